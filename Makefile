@@ -1,0 +1,41 @@
+# Everything runs in virtual environments that `make venv` makes; nothing else is needed
+# but Python >= 3.12, Python 3.11 (for the older reference release), and the package index.
+
+PYTHON := .venv/bin/python
+LEGACY := .venv-3.11/bin/python
+WORKERS := 2
+export AWS_EC2_METADATA_DISABLED := true
+
+.PHONY: help venv test test-3.11 lint format bench soak clean
+
+help: ## show this list
+	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+venv: ## make .venv (newest Python >= 3.12) and .venv-3.11 (the older reference release)
+	@python3 scripts/venv.py
+
+test: venv ## all tests of 20 minutes at most
+	$(PYTHON) -m pytest -n $(WORKERS) -m "not soak"
+
+test-3.11: venv ## the engine's tests on Python 3.11
+	$(LEGACY) -m pytest -n $(WORKERS) -m "not soak and not compat"
+
+lint: venv ## ruff, mypy --strict, import-linter
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+	.venv/bin/lint-imports
+
+format: venv ## rewrite the sources in the project's format
+	$(PYTHON) -m ruff check --fix .
+	$(PYTHON) -m ruff format .
+
+bench: venv ## measure against the reference library; rewrites bench/RESULTS.md
+	$(PYTHON) bench/manifest_codec.py
+	$(PYTHON) bench/read.py
+
+soak: venv ## long fuzzing and property runs
+	HYPOTHESIS_PROFILE=soak $(PYTHON) -m pytest -n $(WORKERS) -m "soak or compat"
+
+clean: ## remove what make made
+	rm -rf .venv .venv-3.11 .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,0 +1,162 @@
+"""Where ids meet bytes: objects fetched, decoded, checked against their names, and cached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from icechunk_stream.cache import ByteCache
+from icechunk_stream.errors import ErrorKind, FormatError, RepositoryNotFoundError
+from icechunk_stream.format.manifest import Manifest, decode_manifest
+from icechunk_stream.format.repo_info import RepoInfo, decode_repo_info
+from icechunk_stream.format.snapshot import ManifestFile, Snapshot, decode_snapshot
+from icechunk_stream.format.transaction_log import TransactionLog, decode_transaction_log
+from icechunk_stream.storage import Fetched, Missing, NotModified, Span, Storage, Version
+
+if TYPE_CHECKING:
+    from icechunk_stream.config import CachingConfig
+    from icechunk_stream.format.chunk_refs import NativeChunk
+    from icechunk_stream.format.ids import ManifestId, SnapshotId
+
+REPO_KEY = "repo"
+CONFIG_KEY = "config.yaml"
+
+# The reference counts nodes, references and changes; these make bytes of them.
+_NODE_BYTES = 500
+_REF_BYTES = 48
+_CHANGE_BYTES = 32
+
+
+def snapshot_key(id: SnapshotId) -> str:
+    return f"snapshots/{id}"
+
+
+def manifest_key(id: ManifestId) -> str:
+    return f"manifests/{id}"
+
+
+def transaction_log_key(id: SnapshotId) -> str:
+    return f"transactions/{id}"
+
+
+def chunk_key(chunk: NativeChunk) -> str:
+    return f"chunks/{chunk.id}"
+
+
+def backup_key(name: str) -> str:
+    return f"overwritten/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLimits:
+    """Bytes that each kind of object may hold in memory."""
+
+    snapshots: int
+    manifests: int
+    transaction_logs: int
+    chunks: int
+
+    @classmethod
+    def of(cls, caching: CachingConfig) -> CacheLimits:
+        return cls(
+            snapshots=(caching.num_snapshot_nodes or 0) * _NODE_BYTES,
+            manifests=(caching.num_chunk_refs or 0) * _REF_BYTES,
+            transaction_logs=(caching.num_transaction_changes or 0) * _CHANGE_BYTES,
+            chunks=caching.num_bytes_chunks or 0,
+        )
+
+
+class Assets:
+    """Immutable objects of one repository by id, and its ``repo`` object."""
+
+    def __init__(self, storage: Storage, limits: CacheLimits) -> None:
+        self.storage = storage
+        self.limits = limits
+        self._snapshots: ByteCache[Snapshot] = ByteCache(limits.snapshots, lambda s: s.nbytes)
+        self._manifests: ByteCache[Manifest] = ByteCache(limits.manifests, lambda m: m.nbytes)
+        self._logs: ByteCache[TransactionLog] = ByteCache(
+            limits.transaction_logs, lambda log: log.nbytes
+        )
+        self._chunks: ByteCache[bytes] = ByteCache(limits.chunks, len)
+        self._repo: tuple[Version, RepoInfo] | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Assets, (self.storage, self.limits))
+
+    def snapshot(self, id: SnapshotId) -> Snapshot:
+        return self._snapshots.get(id, lambda: self._fetch_snapshot(id))
+
+    def manifest(self, file: ManifestFile) -> Manifest:
+        return self._manifests.get(file.id, lambda: self.fetch_manifest(file.id))
+
+    def cached_manifest(self, id: ManifestId) -> Manifest | None:
+        """The manifest if no storage has to be asked for it."""
+        return self._manifests.peek(id)
+
+    def transaction_log(self, id: SnapshotId) -> TransactionLog:
+        return self._logs.get(id, lambda: self._fetch_transaction_log(id))
+
+    def repo_info(self) -> RepoInfo:
+        """The newest ``repo`` object: one request, and no body where it did not change."""
+        known = self._repo
+        match self.storage.read(REPO_KEY, None if known is None else known[0]):
+            case NotModified():
+                assert known is not None
+                return known[1]
+            case Fetched(data, version):
+                info = decode_repo_info(data, REPO_KEY)
+                self._repo = (version, info)
+                return info
+            case Missing():
+                raise RepositoryNotFoundError(f"{self.storage!r} has lost its {REPO_KEY} object")
+
+    def backup(self, name: str) -> RepoInfo | None:
+        """An earlier ``repo`` object, if it still exists."""
+        match self.storage.read(backup_key(name)):
+            case Fetched(data, _):
+                return decode_repo_info(data, backup_key(name))
+            case _:
+                return None
+
+    def chunk(self, chunk: NativeChunk, start: int, end: int) -> bytes:
+        """Bytes ``start`` to ``end`` of a chunk, which must be there in full."""
+        if not self.limits.chunks:
+            return self._fetch_chunk(chunk, start, end)
+        whole = self._chunks.get(chunk, lambda: self._fetch_chunk(chunk, 0, chunk.length))
+        return whole[start:end]
+
+    def cached_chunk(self, chunk: NativeChunk) -> bytes | None:
+        return self._chunks.peek(chunk) if self.limits.chunks else None
+
+    def fetch_manifest(self, id: ManifestId) -> Manifest:
+        key = manifest_key(id)
+        manifest = decode_manifest(self.storage.get(key), key)
+        _check_name(key, manifest.id, id)
+        return manifest
+
+    def _fetch_snapshot(self, id: SnapshotId) -> Snapshot:
+        key = snapshot_key(id)
+        snapshot = decode_snapshot(self.storage.get(key), key)
+        _check_name(key, snapshot.id, id)
+        return snapshot
+
+    def _fetch_transaction_log(self, id: SnapshotId) -> TransactionLog:
+        key = transaction_log_key(id)
+        log = decode_transaction_log(self.storage.get(key), key)
+        _check_name(key, log.id, id)
+        return log
+
+    def _fetch_chunk(self, chunk: NativeChunk, start: int, end: int) -> bytes:
+        key = chunk_key(chunk)
+        data = self.storage.get(key, Span(chunk.offset + start, chunk.offset + end))
+        if len(data) != end - start:
+            message = (
+                f"{len(data)} of the {end - start} bytes from {chunk.offset + start} are there"
+            )
+            raise FormatError(message, ErrorKind.INVALID_OBJECT_SIZE, key=key)
+        return data
+
+
+def _check_name(key: str, found: object, asked: object) -> None:
+    if found != asked:
+        raise FormatError(f"the object says that it is {found}", key=key)

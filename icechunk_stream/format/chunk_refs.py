@@ -1,0 +1,199 @@
+"""Chunk references of one array: columns in the order of their indices, and single payloads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import zstandard
+
+from icechunk_stream.format.ids import ChunkId
+from icechunk_stream.format.texts import byte_column, text_column
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from icechunk_stream.format.flat import FlatBuffer
+    from icechunk_stream.format.keys import KeySpace
+
+MAX_LOCATION = 1024
+
+
+class RefKind(IntEnum):
+    """Where a chunk's bytes are; the numbers are those of the public ``ChunkType``."""
+
+    NATIVE = 1
+    VIRTUAL = 2
+    INLINE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class InlineChunk:
+    """The chunk's bytes stand in the manifest."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NativeChunk:
+    """The chunk is a range of a chunk object of the repository."""
+
+    id: ChunkId
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class ETag:
+    """The object that a virtual chunk points into had this etag."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class LastModified:
+    """The object that a virtual chunk points into was not modified after this second."""
+
+    seconds: int
+
+
+Checksum = ETag | LastModified
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualChunk:
+    """The chunk is a range of an object outside of the repository."""
+
+    location: str
+    offset: int
+    length: int
+    checksum: Checksum | None = None
+
+
+ChunkPayload = InlineChunk | NativeChunk | VirtualChunk
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RefColumns:
+    """References of one array; row ``i`` of every column belongs to the ``i``-th index.
+
+    ``where`` is the position in ``source`` of an inline chunk's bytes or of a virtual one's
+    location, which is a zstd frame where ``compressed`` says so. A column that no row needs is
+    None.
+    """
+
+    source: FlatBuffer
+    dictionary: zstandard.ZstdCompressionDict | None
+    space: KeySpace
+    lowest: tuple[int, ...]
+    keys: npt.NDArray[np.generic]
+    kinds: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.uint64]
+    lengths: npt.NDArray[np.uint64]
+    chunk_ids: npt.NDArray[np.void] | None
+    where: npt.NDArray[np.uint32] | None
+    compressed: npt.NDArray[np.bool_] | None
+    etags: npt.NDArray[np.uint32] | None
+    modified: npt.NDArray[np.uint32] | None
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held by the columns, without the buffer that some point into."""
+        needed = (self.keys, self.kinds, self.offsets, self.lengths)
+        optional = (self.chunk_ids, self.where, self.compressed, self.etags, self.modified)
+        present = [column for column in optional if column is not None]
+        return sum(column.nbytes for column in (*needed, *present))
+
+    def indices(self, rows: slice | npt.NDArray[np.intp] | None = None) -> npt.NDArray[np.uint32]:
+        """Chunk grid coordinates, one row each."""
+        return self.space.unpack(self.keys if rows is None else self.keys[rows])
+
+    def find(self, index: Sequence[int]) -> int | None:
+        """Row of an index, if it is among them."""
+        key = self.space.pack_one(index)
+        if key is None:
+            return None
+        row = int(np.searchsorted(self.keys, key))
+        return row if row < len(self.keys) and self.keys[row] == key else None
+
+    def payload(self, row: int) -> ChunkPayload:
+        """What one row refers to."""
+        length = int(self.lengths[row])
+        if length == 0:
+            raise self.source.error(f"the chunk {self._index(row)} has length 0")
+        match RefKind(int(self.kinds[row])):
+            case RefKind.INLINE:
+                return InlineChunk(self.inline(row))
+            case RefKind.NATIVE:
+                assert self.chunk_ids is not None
+                id = ChunkId(self.chunk_ids[row].tobytes())
+                return NativeChunk(id, int(self.offsets[row]), length)
+            case RefKind.VIRTUAL:
+                offset = int(self.offsets[row])
+                return VirtualChunk(self._location(row), offset, length, self.checksum(row))
+
+    def inline(self, row: int) -> bytes:
+        """Bytes of an inline row."""
+        return self.source.blob(self._where(row))
+
+    def checksum(self, row: int) -> Checksum | None:
+        """Checksum of a virtual row; an etag is meant where both are set."""
+        if self.etags is not None and self.etags[row]:
+            return ETag(self.source.text(int(self.etags[row])))
+        if self.modified is not None and self.modified[row]:
+            return LastModified(int(self.modified[row]))
+        return None
+
+    def locations(self, rows: npt.NDArray[np.intp]) -> pa.Array:
+        """Locations of virtual rows as an Arrow column."""
+        assert self.where is not None
+        packed = None if self.compressed is None else self.compressed[rows]
+        if packed is None or not packed.any():
+            return text_column(self.source, self.where[rows])
+        if packed.all():
+            return self._unpacked(rows)
+        locations = np.empty(len(rows), dtype=object)
+        locations[packed] = self._unpacked(rows[packed]).to_pylist()
+        locations[~packed] = text_column(self.source, self.where[rows[~packed]]).to_pylist()
+        return pa.array(locations, pa.string_view())
+
+    def _unpacked(self, rows: npt.NDArray[np.intp]) -> pa.Array:
+        """Compressed locations; each distinct one is unpacked once."""
+        assert self.where is not None
+        frames = byte_column(self.source, self.where[rows]).cast(pa.large_binary())
+        encoded = frames.dictionary_encode()
+        texts = [self._unpack(frame) for frame in encoded.dictionary.to_pylist()]
+        return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(texts, pa.string()))
+
+    def _location(self, row: int) -> str:
+        at = self._where(row)
+        if self.compressed is not None and self.compressed[row]:
+            return self._unpack(self.source.blob(at))
+        return self.source.text(at)
+
+    def _unpack(self, frame: bytes) -> str:
+        if self.dictionary is None:
+            raise self.source.error("a compressed location, but no dictionary for it")
+        try:
+            if zstandard.frame_content_size(frame) > MAX_LOCATION:
+                raise self.source.error(f"a compressed location of more than {MAX_LOCATION} bytes")
+            decompressor = zstandard.ZstdDecompressor(dict_data=self.dictionary)
+            return decompressor.decompress(frame, max_output_size=MAX_LOCATION).decode("utf-8")
+        except (zstandard.ZstdError, UnicodeDecodeError) as error:
+            raise self.source.error(f"a compressed location is damaged ({error})") from error
+
+    def _where(self, row: int) -> int:
+        assert self.where is not None
+        return int(self.where[row])
+
+    def _index(self, row: int) -> list[int]:
+        index: list[int] = self.indices(slice(row, row + 1))[0].tolist()
+        return index

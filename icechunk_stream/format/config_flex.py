@@ -1,0 +1,47 @@
+"""The configuration inside of the ``repo`` object: one FlexBuffers document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from icechunk_stream.format.config_encode import encode_config, too_deep
+from icechunk_stream.format.config_node import Node, Plain, Tagged, resolve
+from icechunk_stream.format.config_tree import decode_config
+from icechunk_stream.format.flexbuffers import decode_flexbuffer, encode_flexbuffer
+
+if TYPE_CHECKING:
+    from icechunk_stream.config import RepositoryConfig
+    from icechunk_stream.format.config_node import Tree
+    from icechunk_stream.format.json_value import Json
+
+Bytes: TypeAlias = "bytes | bytearray | memoryview"
+
+# A condition inside of another one takes two levels here, a map and a list.
+MAX_DEPTH = 300
+
+
+def decode_config_flexbuffer(data: Bytes, key: str) -> RepositoryConfig:
+    """The stored configuration; raises ``FormatError`` that names ``key``."""
+    tree = cast("Tree", decode_flexbuffer(data, where=key, max_depth=MAX_DEPTH))
+    return decode_config(Node(tree, key, tagged=False))
+
+
+def encode_config_flexbuffer(config: RepositoryConfig) -> bytes:
+    """The configuration as the reference library reads it, and as it would write it."""
+    return encode_flexbuffer(_plain(encode_config(config), MAX_DEPTH))
+
+
+def _plain(tree: Tree, depth: int) -> Json:
+    if depth < 0:
+        raise too_deep()
+    match tree:
+        case Tagged(variant, value):
+            return {variant: _plain(value, depth - 1)}
+        case Plain():
+            return resolve(tree)
+        case dict():
+            return {name: _plain(value, depth - 1) for name, value in tree.items()}
+        case list():
+            return [_plain(item, depth - 1) for item in tree]
+        case _:
+            return tree

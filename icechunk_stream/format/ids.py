@@ -1,0 +1,116 @@
+"""Identifiers: random bytes in files, Crockford base 32 in keys and for people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+
+from icechunk_stream.errors import ErrorKind, InvalidInputError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+OBJECT_ID_SIZE = 12
+NODE_ID_SIZE = 8
+ID12 = np.dtype("V12")
+ID8 = np.dtype("V8")
+
+_ALIASES = {"O": "0", "I": "1", "L": "1"}
+_VALUES = {
+    spelling: value
+    for value, char in enumerate(ALPHABET)
+    for canonical in [char, *(alias for alias, of in _ALIASES.items() if of == char)]
+    for spelling in (canonical, canonical.lower())
+}
+_ALPHABET_BYTES = np.frombuffer(ALPHABET.encode(), dtype=np.uint8)
+_WEIGHTS = np.array([16, 8, 4, 2, 1], dtype=np.uint8)
+
+
+def encode_id(raw: bytes) -> str:
+    """Canonical text of an id: upper case, most significant bit first, zero-padded right."""
+    size = text_length(len(raw))
+    number = int.from_bytes(raw, "big") << (5 * size - 8 * len(raw))
+    return "".join(ALPHABET[number >> shift & 31] for shift in range(5 * size - 5, -1, -5))
+
+
+def decode_id(text: str, size: int) -> bytes:
+    """Bytes of an id's text, lenient as the reference is: any case, and I, L, O as digits."""
+    if len(text) != text_length(size):
+        raise _invalid(text, f"it has {len(text)} characters, {text_length(size)} are expected")
+    number = 0
+    for char in text:
+        value = _VALUES.get(char)
+        if value is None:
+            raise _invalid(text, f"the character {char!r} is not base 32")
+        number = number << 5 | value
+    return (number >> (5 * len(text) - 8 * size)).to_bytes(size, "big")
+
+
+def text_length(size: int) -> int:
+    return -(-size * 8 // 5)
+
+
+def encode_ids(ids: npt.NDArray[np.void]) -> npt.NDArray[np.bytes_]:
+    """Canonical texts of a whole column of ids."""
+    size = ids.dtype.itemsize
+    width = text_length(size)
+    bits = np.zeros((len(ids), 5 * width), dtype=np.uint8)
+    octets = np.ascontiguousarray(ids).view(np.uint8).reshape(len(ids), size)
+    bits[:, : 8 * size] = np.unpackbits(octets, axis=1)
+    digits = (bits.reshape(len(ids), width, 5) * _WEIGHTS).sum(axis=2, dtype=np.uint8)
+    return _ALPHABET_BYTES[digits].view(f"S{width}").reshape(len(ids))
+
+
+def _invalid(text: str, why: str) -> InvalidInputError:
+    shown = text if len(text) <= 64 else f"{text[:64]}…"  # noqa: PLR2004
+    return InvalidInputError(f"invalid id {shown!r}: {why}", ErrorKind.INVALID_SNAPSHOT_ID)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Id:
+    """Bytes with a kind, so that one kind of id is never passed for another."""
+
+    raw: bytes
+    size: ClassVar[int] = OBJECT_ID_SIZE
+
+    def __post_init__(self) -> None:
+        if len(self.raw) != self.size:
+            raise _invalid(self.raw.hex(), f"{len(self.raw)} bytes, {self.size} are expected")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        return cls(decode_id(text, cls.size))
+
+    def __str__(self) -> str:
+        return encode_id(self.raw)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({encode_id(self.raw)})"
+
+
+@dataclass(frozen=True, slots=True, order=True, repr=False)
+class SnapshotId(_Id):
+    """Names a snapshot and its transaction log."""
+
+
+@dataclass(frozen=True, slots=True, order=True, repr=False)
+class ManifestId(_Id):
+    """Names a manifest."""
+
+
+@dataclass(frozen=True, slots=True, order=True, repr=False)
+class ChunkId(_Id):
+    """Names a chunk object."""
+
+
+@dataclass(frozen=True, slots=True, order=True, repr=False)
+class NodeId(_Id):
+    """Names a group or array for its whole life."""
+
+    size: ClassVar[int] = NODE_ID_SIZE
+
+
+INITIAL_SNAPSHOT = SnapshotId(bytes.fromhex("0b1cc8d6787580f0e33a6534"))

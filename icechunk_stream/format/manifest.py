@@ -1,0 +1,259 @@
+"""Manifests: which bytes every chunk of an array is, decoded to columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+import zstandard
+
+from icechunk_stream.format.chunk_refs import RefColumns, RefKind
+from icechunk_stream.format.columns import TableGroup, table_groups
+from icechunk_stream.format.flat import FlatBuffer, Table
+from icechunk_stream.format.header import FileType, open_envelope
+from icechunk_stream.format.ids import ID12, NODE_ID_SIZE, OBJECT_ID_SIZE, ManifestId, NodeId
+from icechunk_stream.format.keys import KeySpace, ascending
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+MAX_DICTIONARY = 2**20
+MAX_RANK = 64
+_ZSTD_DICTIONARY = 1
+_MAX_U64 = np.uint64(2**64 - 1)
+
+
+class ManifestSlot(IntEnum):
+    """Slots of ``Manifest``."""
+
+    ID = 0
+    ARRAYS = 1
+    LOCATION_DICTIONARY = 2
+    COMPRESSION_ALGORITHM = 3
+
+
+class ArraySlot(IntEnum):
+    """Slots of ``ArrayManifest``."""
+
+    NODE_ID = 0
+    REFS = 1
+
+
+class RefSlot(IntEnum):
+    """Slots of ``ChunkRef``."""
+
+    INDEX = 0
+    INLINE = 1
+    OFFSET = 2
+    LENGTH = 3
+    CHUNK_ID = 4
+    LOCATION = 5
+    CHECKSUM_ETAG = 6
+    CHECKSUM_LAST_MODIFIED = 7
+    COMPRESSED_LOCATION = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Manifest:
+    """References of one or several arrays."""
+
+    id: ManifestId
+    arrays: Mapping[NodeId, RefColumns]
+    compression_algorithm: int
+    dictionary_size: int | None
+    spec_version: int
+    written_by: str
+    payload_size: int
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, with the payload where columns point into it."""
+        columns = self.arrays.values()
+        kept = self.payload_size if any(each.where is not None for each in columns) else 0
+        return kept + sum(each.nbytes for each in columns)
+
+    def __len__(self) -> int:
+        return sum(len(columns) for columns in self.arrays.values())
+
+
+def decode_manifest(data: bytes, key: str) -> Manifest:
+    """Read a manifest object; locations and inline bytes stay in its buffer until asked for."""
+    envelope = open_envelope(data, FileType.MANIFEST, key)
+    root = FlatBuffer(envelope.payload, key).root()
+    root.need(root.target(ManifestSlot.ARRAYS), "arrays")
+    algorithm = root.scalar(ManifestSlot.COMPRESSION_ALGORITHM, "B", _ZSTD_DICTIONARY)
+    raw = root.blob(ManifestSlot.LOCATION_DICTIONARY)
+    return Manifest(
+        id=ManifestId(root.need(root.struct(ManifestSlot.ID, OBJECT_ID_SIZE), "id")),
+        arrays=MappingProxyType(_arrays(root, _dictionary(root, algorithm, raw))),
+        compression_algorithm=algorithm,
+        dictionary_size=None if raw is None else len(raw),
+        spec_version=envelope.spec_version,
+        written_by=envelope.written_by,
+        payload_size=len(envelope.payload),
+    )
+
+
+def _dictionary(
+    root: Table, algorithm: int, raw: bytes | None
+) -> zstandard.ZstdCompressionDict | None:
+    if raw is None or algorithm != _ZSTD_DICTIONARY:
+        return None
+    if len(raw) > MAX_DICTIONARY:
+        raise root.buffer.error(f"a location dictionary of {len(raw)} bytes")
+    return zstandard.ZstdCompressionDict(raw)
+
+
+def _arrays(
+    root: Table, dictionary: zstandard.ZstdCompressionDict | None
+) -> dict[NodeId, RefColumns]:
+    arrays: dict[NodeId, RefColumns] = {}
+    last = b""
+    for table in root.tables(ManifestSlot.ARRAYS):
+        node = table.need(table.struct(ArraySlot.NODE_ID, NODE_ID_SIZE), "node_id")
+        if node <= last:
+            raise root.buffer.error("its arrays are not in ascending order of their node ids")
+        arrays[NodeId(node)] = _decode_refs(table, dictionary)
+        last = node
+    return arrays
+
+
+def _decode_refs(table: Table, dictionary: zstandard.ZstdCompressionDict | None) -> RefColumns:
+    at = table.need(table.target(ArraySlot.REFS), "refs")
+    buffer = table.buffer
+    draft = _Draft(buffer, buffer.vector(at, 4)[1])
+    for group in table_groups(buffer, at):
+        draft.fill(group)
+    return draft.finish(dictionary)
+
+
+class _Draft:
+    """Columns while they are filled, group by group."""
+
+    def __init__(self, buffer: FlatBuffer, count: int) -> None:
+        self.buffer = buffer
+        self.count = count
+        self.indices: npt.NDArray[np.uint32] | None = None
+        self.kinds = np.empty(count, np.uint8)
+        self.offsets = np.zeros(count, np.uint64)
+        self.lengths = np.zeros(count, np.uint64)
+        self.chunk_ids: npt.NDArray[np.void] | None = None
+        self.where: npt.NDArray[np.uint32] | None = None
+        self.compressed: npt.NDArray[np.bool_] | None = None
+        self.etags: npt.NDArray[np.uint32] | None = None
+        self.modified: npt.NDArray[np.uint32] | None = None
+
+    def fill(self, group: TableGroup) -> None:
+        self._fill_indices(group)
+        kind = _kind(group)
+        self.kinds[group.rows] = kind
+        match kind:
+            case RefKind.NATIVE:
+                if self.chunk_ids is None:
+                    self.chunk_ids = np.zeros(self.count, ID12)
+                self.chunk_ids[group.rows] = group.structs(RefSlot.CHUNK_ID, ID12)
+                self._fill_range(group)
+            case RefKind.VIRTUAL:
+                self._fill_location(group)
+                self._fill_range(group)
+                self._fill_checksum(group)
+            case RefKind.INLINE:
+                self.lengths[group.rows] = self._fill_where(group, RefSlot.INLINE)
+
+    def finish(self, dictionary: zstandard.ZstdCompressionDict | None) -> RefColumns:
+        indices = np.zeros((0, 0), np.uint32) if self.indices is None else self.indices
+        space = KeySpace.within([int(top) + 1 for top in indices.max(0)] if self.count else [])
+        keys = space.pack(indices)
+        if not ascending(keys):
+            raise self.buffer.error("its chunk indices are not in ascending order, or repeat")
+        if self.count and (self.offsets > _MAX_U64 - self.lengths).any():
+            raise self.buffer.error("a chunk's offset and length add up to more than 64 bits")
+        return RefColumns(
+            source=self.buffer,
+            dictionary=dictionary,
+            space=space,
+            lowest=tuple(indices.min(0).tolist()) if self.count else (),
+            keys=keys,
+            kinds=self.kinds,
+            offsets=self.offsets,
+            lengths=self.lengths,
+            chunk_ids=self.chunk_ids,
+            where=self.where,
+            compressed=self.compressed,
+            etags=self.etags,
+            modified=self.modified,
+        )
+
+    def _fill_indices(self, group: TableGroup) -> None:
+        vectors = group.vectors(RefSlot.INDEX, 4)
+        if vectors is None:
+            raise self.buffer.error("a chunk reference lacks its index")
+        starts, counts = vectors
+        if self.indices is None:
+            rank = int(counts[0])
+            if rank > MAX_RANK:
+                raise self.buffer.error(f"a chunk index of {rank} dimensions")
+            self.indices = np.empty((self.count, rank), np.uint32)
+        if (counts != self.indices.shape[1]).any():
+            raise self.buffer.error("chunk indices of one array differ in their rank")
+        words = starts >> 2
+        for axis in range(self.indices.shape[1]):
+            self.indices[group.rows, axis] = self.buffer.words[words + axis]
+
+    def _fill_range(self, group: TableGroup) -> None:
+        offsets = group.scalars(RefSlot.OFFSET, "<u8")
+        lengths = group.scalars(RefSlot.LENGTH, "<u8")
+        if offsets is not None:
+            self.offsets[group.rows] = offsets
+        if lengths is not None:
+            self.lengths[group.rows] = lengths
+
+    def _fill_where(self, group: TableGroup, slot: RefSlot) -> npt.NDArray[np.intp]:
+        """Remember where a byte vector or string of every row is; return their lengths."""
+        vectors = group.vectors(slot, 1)
+        assert vectors is not None
+        if self.where is None:
+            self.where = np.zeros(self.count, np.uint32)
+        self.where[group.rows] = vectors[0] - 4
+        return vectors[1]
+
+    def _fill_location(self, group: TableGroup) -> None:
+        if not group.has(RefSlot.COMPRESSED_LOCATION):
+            self._fill_where(group, RefSlot.LOCATION)
+            return
+        self._fill_where(group, RefSlot.COMPRESSED_LOCATION)
+        if self.compressed is None:
+            self.compressed = np.zeros(self.count, np.bool_)
+        self.compressed[group.rows] = True
+
+    def _fill_checksum(self, group: TableGroup) -> None:
+        etags = group.vectors(RefSlot.CHECKSUM_ETAG, 1)
+        if etags is not None:
+            if self.etags is None:
+                self.etags = np.zeros(self.count, np.uint32)
+            self.etags[group.rows] = etags[0] - 4
+        modified = group.scalars(RefSlot.CHECKSUM_LAST_MODIFIED, "<u4")
+        if modified is not None:
+            if self.modified is None:
+                self.modified = np.zeros(self.count, np.uint32)
+            self.modified[group.rows] = modified
+
+
+def _kind(group: TableGroup) -> RefKind:
+    """The kind is in which fields are there, and so in the vtable."""
+    virtual = group.has(RefSlot.LOCATION) or group.has(RefSlot.COMPRESSED_LOCATION)
+    present = {
+        RefKind.NATIVE: group.has(RefSlot.CHUNK_ID),
+        RefKind.VIRTUAL: virtual,
+        RefKind.INLINE: group.has(RefSlot.INLINE),
+    }
+    kinds = [kind for kind, there in present.items() if there]
+    if len(kinds) != 1:
+        names = ", ".join(kind.name.lower() for kind in kinds) or "no"
+        raise group.buffer.error(f"a chunk reference with {names} payload, one is expected")
+    return kinds[0]

@@ -1,0 +1,24 @@
+"""Paths of nodes: absolute, ``/`` the root, and nothing in them to resolve."""
+
+from __future__ import annotations
+
+from icechunk_stream.errors import ErrorKind, InvalidInputError
+
+ROOT = "/"
+_UNRESOLVED = frozenset(("", ".", ".."))
+
+
+def is_canonical(path: str) -> bool:
+    """Whether a stored path is absolute, without empty, ``.`` or ``..`` components."""
+    if path == ROOT:
+        return True
+    return path.startswith(ROOT) and _UNRESOLVED.isdisjoint(path[1:].split(ROOT))
+
+
+def canonical(path: str) -> str:
+    """The stored form of a path that a caller gave, with or without its leading slash."""
+    absolute = path if path.startswith(ROOT) else ROOT + path
+    if not is_canonical(absolute):
+        message = f"invalid path {path!r}: write it as /group/array, without empty, . or .. parts"
+        raise InvalidInputError(message, ErrorKind.INVALID_PATH)
+    return absolute

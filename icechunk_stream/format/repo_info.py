@@ -1,0 +1,226 @@
+"""The ``repo`` object of spec v2: refs, every snapshot, status, configuration, operations log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from icechunk_stream.errors import ErrorKind, FormatError
+from icechunk_stream.format.columns import table_groups
+from icechunk_stream.format.flat import FlatBuffer, Table
+from icechunk_stream.format.header import FileType, open_envelope
+from icechunk_stream.format.ids import ID12, SnapshotId
+from icechunk_stream.format.snapshot import check_time, decode_metadata
+from icechunk_stream.format.updates import Status, Update, decode_status, decode_update
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+V2 = 2
+NO_PARENT = -1
+_U16 = np.dtype("<u2")
+
+
+class RepoSlot(IntEnum):
+    """Slots of ``Repo``."""
+
+    SPEC_VERSION = 0
+    TAGS = 1
+    BRANCHES = 2
+    DELETED_TAGS = 3
+    SNAPSHOTS = 4
+    STATUS = 5
+    METADATA = 6
+    LATEST_UPDATES = 7
+    REPO_BEFORE_UPDATES = 8
+    CONFIG = 9
+    ENABLED_FLAGS = 10
+    DISABLED_FLAGS = 11
+
+
+class InfoSlot(IntEnum):
+    """Slots of ``SnapshotInfo``."""
+
+    ID = 0
+    PARENT = 1
+    FLUSHED_AT = 2
+    MESSAGE = 3
+    METADATA = 4
+    PRUNED_LOGS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRecord:
+    """What the tip knows of a snapshot without reading the snapshot object."""
+
+    id: SnapshotId
+    parent_id: SnapshotId | None
+    flushed_at: int
+    message: str
+    metadata: dict[str, Any]
+    pruned_logs: tuple[SnapshotId, ...] = ()
+
+
+class SnapshotTable:
+    """All snapshots of a repository: ids and parents as columns, records decoded when asked for."""
+
+    __slots__ = ("_at", "_buffer", "ids", "parents")
+
+    def __init__(
+        self,
+        buffer: FlatBuffer,
+        ids: npt.NDArray[np.void],
+        parents: npt.NDArray[np.int32],
+        at: npt.NDArray[np.intp],
+    ) -> None:
+        self.ids = ids
+        self.parents = parents
+        self._buffer = buffer
+        self._at = at
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def row(self, id: SnapshotId) -> int | None:
+        keys = self.ids.view("S12")
+        row = int(np.searchsorted(keys, np.bytes_(id.raw)))
+        return row if row < len(keys) and self.ids[row].tobytes() == id.raw else None
+
+    def id(self, row: int) -> SnapshotId:
+        return SnapshotId(self.ids[row].tobytes())
+
+    def record(self, row: int) -> SnapshotRecord:
+        table = self._buffer.table(int(self._at[row]))
+        parent = int(self.parents[row])
+        pruned = table.array(InfoSlot.PRUNED_LOGS, ID12)
+        return SnapshotRecord(
+            id=self.id(row),
+            parent_id=None if parent == NO_PARENT else self.id(parent),
+            flushed_at=check_time(self._buffer, table.scalar(InfoSlot.FLUSHED_AT, "Q")),
+            message=table.need(table.text(InfoSlot.MESSAGE), "message"),
+            metadata=decode_metadata(table, InfoSlot.METADATA, V2),
+            pruned_logs=() if pruned is None else tuple(SnapshotId(id.tobytes()) for id in pruned),
+        )
+
+    def ancestry(self, row: int) -> Iterator[SnapshotRecord]:
+        """Records from a row to its root."""
+        seen: set[int] = set()
+        while row != NO_PARENT:
+            if row in seen:
+                raise self._buffer.error(f"the ancestry of {self.id(row)} is a loop")
+            seen.add(row)
+            yield self.record(row)
+            row = int(self.parents[row])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RepoInfo:
+    """One version of the ``repo`` object; branches and tags name rows of ``snapshots``."""
+
+    spec_version: int
+    tags: dict[str, int]
+    branches: dict[str, int]
+    deleted_tags: tuple[str, ...]
+    snapshots: SnapshotTable
+    status: Status
+    metadata: dict[str, Any]
+    repo_before_updates: str | None
+    config: bytes | None
+    enabled_flags: frozenset[int]
+    disabled_flags: frozenset[int]
+    written_by: str
+    root: Table
+
+    def updates(self) -> list[Update]:
+        """This object's page of the operations log, newest first."""
+        return [decode_update(table) for table in self.root.tables(RepoSlot.LATEST_UPDATES)]
+
+
+def decode_repo_info(data: bytes, key: str) -> RepoInfo:
+    """Read a ``repo`` object; snapshots' messages and the operations log wait until asked for."""
+    envelope = open_envelope(data, FileType.REPO_INFO, key)
+    if envelope.spec_version != V2:
+        raise FormatError("a repo object of spec v1", ErrorKind.INVALID_FILE_FORMAT, key=key)
+    root = FlatBuffer(envelope.payload, key).root()
+    spec_version = root.scalar(RepoSlot.SPEC_VERSION, "B")
+    if spec_version != V2:
+        message = f"spec version {spec_version} is unknown; a newer library may read it"
+        raise FormatError(message, ErrorKind.UNSUPPORTED_SPEC_VERSION, key=key)
+    root.need(root.target(RepoSlot.LATEST_UPDATES), "latest_updates")
+    snapshots = _snapshots(root)
+    return RepoInfo(
+        spec_version=spec_version,
+        tags=_refs(root, RepoSlot.TAGS, len(snapshots)),
+        branches=_refs(root, RepoSlot.BRANCHES, len(snapshots)),
+        deleted_tags=_deleted_tags(root),
+        snapshots=snapshots,
+        status=decode_status(root.need(root.table(RepoSlot.STATUS), "status")),
+        metadata=decode_metadata(root, RepoSlot.METADATA, V2),
+        repo_before_updates=root.text(RepoSlot.REPO_BEFORE_UPDATES),
+        config=root.blob(RepoSlot.CONFIG),
+        enabled_flags=_flags(root, RepoSlot.ENABLED_FLAGS),
+        disabled_flags=_flags(root, RepoSlot.DISABLED_FLAGS),
+        written_by=envelope.written_by,
+        root=root,
+    )
+
+
+def _refs(root: Table, slot: RepoSlot, count: int) -> dict[str, int]:
+    root.need(root.target(slot), slot.name.lower())
+    refs: dict[str, int] = {}
+    last: bytes | None = None
+    for table in root.tables(slot):
+        name = table.need(table.text(0), "name")
+        row = table.scalar(1, "I")
+        if row >= count:
+            raise root.buffer.error(f"the ref {name!r} points to snapshot {row} of {count}")
+        if last is not None and name.encode() <= last:
+            raise root.buffer.error(f"its {slot.name.lower()} are not in ascending order")
+        refs[name] = row
+        last = name.encode()
+    return refs
+
+
+def _deleted_tags(root: Table) -> tuple[str, ...]:
+    root.need(root.target(RepoSlot.DELETED_TAGS), "deleted_tags")
+    return tuple(root.texts(RepoSlot.DELETED_TAGS))
+
+
+def _flags(root: Table, slot: RepoSlot) -> frozenset[int]:
+    flags = root.array(slot, _U16)
+    return frozenset(() if flags is None else flags.tolist())
+
+
+def _snapshots(root: Table) -> SnapshotTable:
+    at = root.need(root.target(RepoSlot.SNAPSHOTS), "snapshots")
+    buffer = root.buffer
+    count = buffer.vector(at, 4)[1]
+    ids = np.zeros(count, ID12)
+    parents = np.zeros(count, np.int32)
+    tables = np.zeros(count, np.intp)
+    for group in table_groups(buffer, at):
+        found = group.structs(InfoSlot.ID, ID12)
+        if found is None:
+            raise buffer.error("a snapshot lacks its id")
+        ids[group.rows] = found
+        tables[group.rows] = group.at
+        offsets = group.scalars(InfoSlot.PARENT, "<i4")
+        if offsets is not None:
+            parents[group.rows] = offsets
+    _check_snapshots(buffer, ids, parents)
+    return SnapshotTable(buffer, ids, parents, tables)
+
+
+def _check_snapshots(
+    buffer: FlatBuffer, ids: npt.NDArray[np.void], parents: npt.NDArray[np.int32]
+) -> None:
+    keys = ids.view("S12")
+    if (keys[1:] <= keys[:-1]).any():
+        raise buffer.error("its snapshots are not in ascending order of their ids, or repeat")
+    if ((parents < NO_PARENT) | (parents >= len(ids))).any():
+        raise buffer.error("the parent of a snapshot is not in the list")

@@ -1,0 +1,112 @@
+"""One snapshot opened for reading: its nodes, the references of its chunks, and their bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from icechunk_stream.assets import snapshot_key
+from icechunk_stream.errors import (
+    ErrorKind,
+    FormatError,
+    InvalidInputError,
+    NodeNotFoundError,
+)
+from icechunk_stream.format.chunk_refs import InlineChunk, NativeChunk, VirtualChunk
+from icechunk_stream.format.nodes import ArrayNode, Node
+from icechunk_stream.manifests.lookup import check_box, columns_of
+from icechunk_stream.virtual.fetch import fetch_virtual
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from icechunk_stream.assets import Assets
+    from icechunk_stream.format.chunk_refs import ChunkPayload, RefColumns
+    from icechunk_stream.format.manifest import Manifest
+    from icechunk_stream.format.snapshot import ManifestFile, Snapshot
+    from icechunk_stream.virtual.containers import Containers
+
+
+class SnapshotReader:
+    """Everything that a snapshot holds, by path and chunk index. Safe to share between threads."""
+
+    def __init__(self, assets: Assets, snapshot: Snapshot, containers: Containers) -> None:
+        self.assets = assets
+        self.snapshot = snapshot
+        self.containers = containers
+        self._checked: set[tuple[bytes, int]] = set()
+
+    def node(self, path: str) -> Node | None:
+        return self.snapshot.nodes.get(path)
+
+    def array(self, path: str) -> ArrayNode:
+        """The array at a path, or the error that says what is there instead."""
+        node = self.node(path)
+        if node is None:
+            raise NodeNotFoundError(f"no array is at {path}")
+        if not isinstance(node, ArrayNode):
+            raise InvalidInputError(f"{path} is a group, not an array", ErrorKind.NOT_AN_ARRAY)
+        return node
+
+    def payload(self, node: ArrayNode, index: Sequence[int]) -> ChunkPayload | None:
+        """What a chunk is, or None where it was never written."""
+        number = self._covering(node, index)
+        if number is None:
+            return None
+        return _find(self.columns(node, number), index)
+
+    def payload_is_near(self, node: ArrayNode, index: Sequence[int]) -> bool:
+        """Whether ``payload`` answers from memory."""
+        number = self._covering(node, index)
+        return number is None or self._cached(node, number) is not None
+
+    def all_columns(self, node: ArrayNode) -> Iterator[RefColumns]:
+        """References of an array, manifest by manifest; the next one is fetched beside."""
+        return (self.columns(node, number) for number in range(len(node.manifests)))
+
+    def columns(self, node: ArrayNode, number: int) -> RefColumns:
+        """References of an array in one of its manifests."""
+        file = self._file(node, number)
+        return self._of(self.assets.manifest(file), node, number)
+
+    def bytes(self, payload: ChunkPayload, start: int, end: int) -> bytes:
+        """Bytes ``start`` to ``end`` of a chunk."""
+        match payload:
+            case InlineChunk(data):
+                return data[start:end]
+            case NativeChunk():
+                return self.assets.chunk(payload, start, end)
+            case VirtualChunk():
+                return fetch_virtual(self.containers, payload, start, end)
+
+    def _covering(self, node: ArrayNode, index: Sequence[int]) -> int | None:
+        if len(index) != len(node.shape) or not len(node.manifests):
+            return None
+        return node.manifests.covering(index)
+
+    def _cached(self, node: ArrayNode, number: int) -> Manifest | None:
+        return self.assets.cached_manifest(node.manifests.id(number))
+
+    def _file(self, node: ArrayNode, number: int) -> ManifestFile:
+        id = node.manifests.id(number)
+        file = self.snapshot.manifest_files.get(id)
+        if file is None:
+            message = f"the array {node.path} uses the manifest {id}, which is not in its list"
+            raise FormatError(
+                message,
+                ErrorKind.MANIFEST_INFO_NOT_FOUND,
+                key=snapshot_key(self.snapshot.id),
+            )
+        return file
+
+    def _of(self, manifest: Manifest, node: ArrayNode, number: int) -> RefColumns:
+        columns = columns_of(manifest, node)
+        checked = (node.id.raw, number)
+        if checked not in self._checked:
+            check_box(columns, node, number)
+            self._checked.add(checked)
+        return columns
+
+
+def _find(columns: RefColumns, index: Sequence[int]) -> ChunkPayload | None:
+    row = columns.find(index)
+    return None if row is None else columns.payload(row)

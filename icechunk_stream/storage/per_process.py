@@ -1,0 +1,37 @@
+"""Values that must not be shared with a forked child: locks and thread pools."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+
+class PerProcess(Generic[T]):
+    """A value that a forked child makes anew: its parent's locks and threads are not its own."""
+
+    __slots__ = ("__weakref__", "_make", "value")
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self.value = make()
+        _living.add(self)
+
+    def renew(self) -> None:
+        self.value = self._make()
+
+
+_living: WeakSet[PerProcess[Any]] = WeakSet()
+
+
+def _renew_all() -> None:
+    for holder in tuple(_living):
+        holder.renew()
+
+
+os.register_at_fork(after_in_child=_renew_all)

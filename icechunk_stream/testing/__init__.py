@@ -1,0 +1,1 @@
+"""What others need to test their backends and wrappers: suites to subclass, for pytest."""
