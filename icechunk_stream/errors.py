@@ -15,6 +15,7 @@
     ├── InvalidInputError             (also a ValueError)
     ├── SessionStateError
     ├── StorageError
+    │   ├── CommitStateUnknownError
     │   └── ObjectNotFoundError
     ├── FormatError
     └── InternalError
@@ -159,6 +160,10 @@ class ObjectNotFoundError(StorageError):
     """The object that a key names is not in the storage."""
 
     default_kind = ErrorKind.OBJECT_NOT_FOUND
+
+
+class CommitStateUnknownError(StorageError):
+    """A conditional write may or may not have taken place, or may still do so."""
 
 
 class FormatError(IcechunkError):

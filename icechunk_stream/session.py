@@ -181,4 +181,4 @@ def _virtual_locations(reader: SnapshotReader, node: ArrayNode) -> Iterator[str]
     for columns in reader.all_columns(node):
         rows = np.flatnonzero(columns.kinds == RefKind.VIRTUAL)
         if len(rows):
-            yield from resolved(columns.locations(rows).to_pylist(), reader.containers.resolve)
+            yield from resolved(columns.locations(rows), reader.containers.resolve).tolist()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from icechunk_stream.config.fields import U32, U64, check_int, check_text
+from icechunk_stream.config.fields import U32, U64, Immutable, check_int, check_text, offer_variants
 from icechunk_stream.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class ManifestPreloadCondition:
+class ManifestPreloadCondition(Immutable):
     """When a manifest is loaded as a session opens."""
 
     __slots__ = ()
@@ -115,7 +115,7 @@ PreloadCondition: TypeAlias = (
 )
 
 
-class ManifestSplitCondition:
+class ManifestSplitCondition(Immutable):
     """Which arrays a splitting rule is about."""
 
     __slots__ = ()
@@ -180,7 +180,7 @@ class SplitAnyArray(ManifestSplitCondition):
 SplitCondition: TypeAlias = SplitOr | SplitAnd | SplitPathMatches | SplitNameMatches | SplitAnyArray
 
 
-class ManifestSplitDimCondition:
+class ManifestSplitDimCondition(Immutable):
     """Which dimension of an array a split size is for."""
 
     __slots__ = ()
@@ -213,10 +213,32 @@ class SplitAnyDimension(ManifestSplitDimCondition):
 SplitDimCondition: TypeAlias = SplitAxis | SplitDimensionName | SplitAnyDimension
 
 # The names under which the reference library offers them.
-ManifestSplitCondition.AnyArray = SplitAnyArray
-ManifestSplitDimCondition.Axis = SplitAxis
-ManifestSplitDimCondition.DimensionName = SplitDimensionName
-ManifestSplitDimCondition.Any = SplitAnyDimension
+offer_variants(
+    ManifestPreloadCondition,
+    {
+        "Or": PreloadOr,
+        "And": PreloadAnd,
+        "PathMatches": PreloadPathMatches,
+        "NameMatches": PreloadNameMatches,
+        "NumRefs": PreloadNumRefs,
+        "True": PreloadTrue,
+        "False": PreloadFalse,
+    },
+)
+offer_variants(
+    ManifestSplitCondition,
+    {
+        "Or": SplitOr,
+        "And": SplitAnd,
+        "PathMatches": SplitPathMatches,
+        "NameMatches": SplitNameMatches,
+        "AnyArray": SplitAnyArray,
+    },
+)
+offer_variants(
+    ManifestSplitDimCondition,
+    {"Axis": SplitAxis, "DimensionName": SplitDimensionName, "Any": SplitAnyDimension},
+)
 
 
 def as_preload_condition(value: object, where: str = "a preload condition") -> PreloadCondition:

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, TypeAlias, TypeVar, assert_never
+from typing import ClassVar, Self, TypeAlias, TypeVar, assert_never
 
 from icechunk_stream.errors import InvalidInputError
 
@@ -70,6 +70,15 @@ U64 = IntRange(0, 2**64 - 1)
 U64_POSITIVE = IntRange(1, 2**64 - 1)
 
 
+class Immutable:
+    """Base of values that a copy may share, however deeply they are nested."""
+
+    __slots__ = ()
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
 class Settings:
     """Base of the mutable configuration classes: every assignment is checked.
 
@@ -93,6 +102,21 @@ class Settings:
                 raise InvalidInputError(f"{where} must not be None; give it a value")
             return None
         return check(kind, value, where)
+
+
+def describe(settings: Settings, **instead: object) -> str:
+    """A repr in which some settings are shown otherwise than they are."""
+    shown = {name: getattr(settings, name) for name in settings.KINDS} | instead
+    fields = ", ".join(f"{name}={value!r}" for name, value in shown.items())
+    return f"{type(settings).__name__}({fields})"
+
+
+def offer_variants(owner: type, variants: Mapping[str, type]) -> None:
+    """Make classes known, also to repr and pickle, as attributes of the class they vary."""
+    for name, variant in variants.items():
+        variant.__name__ = name
+        variant.__qualname__ = f"{owner.__name__}.{name}"
+        setattr(owner, name, variant)
 
 
 def check(kind: Kind, value: object, where: str) -> object:

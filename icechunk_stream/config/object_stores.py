@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import ClassVar, TypeAlias
@@ -20,6 +20,8 @@ from icechunk_stream.config.fields import (
     check_instance,
     check_text,
     check_text_map,
+    describe,
+    offer_variants,
 )
 from icechunk_stream.config.redact import redact_options, redact_url
 from icechunk_stream.errors import InvalidInputError
@@ -75,8 +77,7 @@ class S3Options(Settings):
 
     def __repr__(self) -> str:
         url = None if self.endpoint_url is None else redact_url(self.endpoint_url)
-        shown = {name: getattr(self, name) for name in self.KINDS} | {"endpoint_url": url}
-        return f"S3Options({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+        return describe(self, endpoint_url=url)
 
 
 class ObjectStoreConfig:
@@ -138,7 +139,7 @@ class GcsStore(ObjectStoreConfig):
         self.opts = check_text_map(opts, "the options of a GCS store")
 
     def __repr__(self) -> str:
-        return f"GcsStore({redact_options(self.opts)!r})"
+        return f"ObjectStoreConfig.Gcs({redact_options(self.opts)!r})"
 
 
 @dataclass(slots=True, init=False, repr=False)
@@ -149,13 +150,13 @@ class AzureStore(ObjectStoreConfig):
         self.opts = check_text_map(opts, "the options of an Azure store")
 
     def __repr__(self) -> str:
-        return f"AzureStore({redact_options(self.opts)!r})"
+        return f"ObjectStoreConfig.Azure({redact_options(self.opts)!r})"
 
 
 @dataclass(slots=True, init=False, repr=False)
 class HttpStore(ObjectStoreConfig):
     opts: dict[str, str]
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] | None
 
     def __init__(
         self,
@@ -163,13 +164,13 @@ class HttpStore(ObjectStoreConfig):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.opts = check_text_map(opts, "the options of an HTTP store")
-        self.headers = check_text_map(headers, "the headers of an HTTP store")
+        self.headers = check_text_map(headers, "the headers of an HTTP store") or None
         if "headers" in self.opts:
             raise InvalidInputError("an HTTP store has no option 'headers'; pass headers=")
 
     def __repr__(self) -> str:
-        shown = redact_options(self.opts), redact_options(self.headers)
-        return f"HttpStore({shown[0]!r}, {shown[1]!r})"
+        headers = None if self.headers is None else redact_options(self.headers)
+        return f"ObjectStoreConfig.Http({redact_options(self.opts)!r}, {headers!r})"
 
 
 AnyObjectStoreConfig: TypeAlias = (
@@ -184,14 +185,19 @@ AnyObjectStoreConfig: TypeAlias = (
 )
 
 # The names under which the reference library offers them.
-ObjectStoreConfig.InMemory = InMemoryStore
-ObjectStoreConfig.LocalFileSystem = LocalFileSystemStore
-ObjectStoreConfig.S3Compatible = S3CompatibleStore
-ObjectStoreConfig.S3 = S3Store
-ObjectStoreConfig.Gcs = GcsStore
-ObjectStoreConfig.Azure = AzureStore
-ObjectStoreConfig.Tigris = TigrisStore
-ObjectStoreConfig.Http = HttpStore
+offer_variants(
+    ObjectStoreConfig,
+    {
+        "InMemory": InMemoryStore,
+        "LocalFileSystem": LocalFileSystemStore,
+        "S3Compatible": S3CompatibleStore,
+        "S3": S3Store,
+        "Gcs": GcsStore,
+        "Azure": AzureStore,
+        "Tigris": TigrisStore,
+        "Http": HttpStore,
+    },
+)
 
 
 def as_object_store(value: object, where: str) -> AnyObjectStoreConfig:
@@ -218,8 +224,7 @@ class VirtualChunkContainer(Settings):
     name: str | None = None
 
     def __repr__(self) -> str:
-        prefix = redact_url(self.url_prefix)
-        return f"VirtualChunkContainer({prefix!r}, {self.store!r}, name={self.name!r})"
+        return describe(self, url_prefix=redact_url(self.url_prefix))
 
 
 def as_containers(value: object, where: str) -> dict[str, VirtualChunkContainer]:

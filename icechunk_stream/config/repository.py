@@ -17,9 +17,11 @@ from icechunk_stream.config.fields import (
     Struct,
     Text,
     check_instance,
+    describe,
 )
 from icechunk_stream.config.manifests import ManifestConfig
 from icechunk_stream.config.object_stores import VirtualChunkContainer, as_containers
+from icechunk_stream.config.redact import redact_url
 from icechunk_stream.config.settings import (
     CachingConfig,
     CompressionConfig,
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=Settings)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class RepositoryConfig(Settings):
     """The settings of a repository; None is unset, which a default or a stored value fills.
 
@@ -70,13 +72,17 @@ class RepositoryConfig(Settings):
     num_updates_per_repo_info_file: int | None = None
     max_concurrent_decodes: int | None = None
     previous_file: str | None = field(default=None, kw_only=True)
-    unknown: Mapping[str, object] = field(
-        default_factory=dict, kw_only=True, repr=False, compare=False
-    )
+    unknown: Mapping[str, object] = field(default_factory=dict, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
         for container in (self.virtual_chunk_containers or {}).values():
             validate_container(container)
+
+    def __repr__(self) -> str:
+        containers = self.virtual_chunk_containers
+        if containers is not None:
+            containers = {redact_url(key): each for key, each in containers.items()}
+        return describe(self, virtual_chunk_containers=containers)
 
     @staticmethod
     def default() -> RepositoryConfig:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from icechunk_stream.format.keys import KeySpace
 
 MAX_LOCATION = 1024
+# Locations may be copied, row by row, to this many times the manifest that they stand in.
+_COPIED = 4
 
 
 class RefKind(IntEnum):
@@ -153,7 +155,24 @@ class RefColumns:
         return None
 
     def locations(self, rows: npt.NDArray[np.intp]) -> pa.Array:
-        """Locations of virtual rows as an Arrow column."""
+        """Locations of virtual rows as an Arrow column, a dictionary where that saves much."""
+        assert self.where is not None
+        if self._stored_bytes(rows) <= _COPIED * len(self.source):
+            return self._all_locations(rows)
+        _, first, numbers = np.unique(self.where[rows], return_index=True, return_inverse=True)
+        if self._stored_bytes(rows[first]) > len(self.source):
+            raise self.source.error("its locations overlap")
+        shared = self._all_locations(rows[first])
+        if not pa.types.is_dictionary(shared.type):
+            shared = shared.cast(pa.large_string()).dictionary_encode()
+        indices = shared.indices.take(pa.array(numbers))
+        return pa.DictionaryArray.from_arrays(indices, shared.dictionary)
+
+    def _stored_bytes(self, rows: npt.NDArray[np.intp]) -> int:
+        assert self.where is not None
+        return int(self.source.words[self.where[rows] >> 2].sum(dtype=np.int64))
+
+    def _all_locations(self, rows: npt.NDArray[np.intp]) -> pa.Array:
         assert self.where is not None
         packed = None if self.compressed is None else self.compressed[rows]
         if packed is None or not packed.any():
@@ -170,23 +189,26 @@ class RefColumns:
         assert self.where is not None
         frames = byte_column(self.source, self.where[rows]).cast(pa.large_binary())
         encoded = frames.dictionary_encode()
-        texts = [self._unpack(frame) for frame in encoded.dictionary.to_pylist()]
+        unpacker = self._unpacker()
+        texts = [self._unpack(unpacker, frame) for frame in encoded.dictionary.to_pylist()]
         return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(texts, pa.string()))
 
     def _location(self, row: int) -> str:
         at = self._where(row)
         if self.compressed is not None and self.compressed[row]:
-            return self._unpack(self.source.blob(at))
+            return self._unpack(self._unpacker(), self.source.blob(at))
         return self.source.text(at)
 
-    def _unpack(self, frame: bytes) -> str:
+    def _unpacker(self) -> zstandard.ZstdDecompressor:
         if self.dictionary is None:
             raise self.source.error("a compressed location, but no dictionary for it")
+        return zstandard.ZstdDecompressor(dict_data=self.dictionary)
+
+    def _unpack(self, unpacker: zstandard.ZstdDecompressor, frame: bytes) -> str:
         try:
             if zstandard.frame_content_size(frame) > MAX_LOCATION:
                 raise self.source.error(f"a compressed location of more than {MAX_LOCATION} bytes")
-            decompressor = zstandard.ZstdDecompressor(dict_data=self.dictionary)
-            return decompressor.decompress(frame, max_output_size=MAX_LOCATION).decode("utf-8")
+            return unpacker.decompress(frame, max_output_size=MAX_LOCATION).decode("utf-8")
         except (zstandard.ZstdError, UnicodeDecodeError) as error:
             raise self.source.error(f"a compressed location is damaged ({error})") from error
 

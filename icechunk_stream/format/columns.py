@@ -7,14 +7,15 @@ one gather reads a field of all of them. No Python object is made for a table.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pyarrow as pa
 
 from icechunk_stream.format.flat import OFFSET_SIZE, FlatBuffer, Layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 BLOCK = 16384
 # A writer shares vtables: each combination of fields has one. More is an attack on the loop below.
 MAX_LAYOUTS = 4096
+# What a group costs beside its tables, in bytes of tables.
+_GROUP = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class TableGroup:
         """A number of every table, or None where the vtable has no such field."""
         kind = np.dtype(dtype)
         at = self._field(slot, kind.itemsize, kind.itemsize)
-        return None if at is None else gather(self.buffer, at, kind)
+        return None if at is None else self.buffer.aligned(kind)[at // kind.itemsize]
 
     def structs(self, slot: int, dtype: np.dtype[np.void]) -> npt.NDArray[np.void] | None:
         at = self._field(slot, dtype.itemsize, 1)
@@ -53,7 +56,10 @@ class TableGroup:
         at = self._field(slot, OFFSET_SIZE, OFFSET_SIZE)
         if at is None:
             return None
-        targets: Positions = at + self.buffer.words[at >> 2]
+        offsets = self.buffer.words[at >> 2]
+        if not offsets.all():
+            raise self.buffer.error(f"an offset in slot {slot} points to itself")
+        targets: Positions = at + offsets
         check_positions(self.buffer, targets, OFFSET_SIZE, "a field's target")
         return targets
 
@@ -76,7 +82,7 @@ class TableGroup:
         if offset + size > self.layout.table_size:
             raise self.buffer.error(f"slot {slot} is cut by the end of its table")
         at = self.at + offset
-        if alignment > 1 and np.bitwise_and(at, alignment - 1).any():
+        if np.bitwise_or.reduce(at) & (alignment - 1):
             raise self.buffer.error(f"slot {slot} of a table is not aligned to {alignment}")
         return at
 
@@ -86,10 +92,26 @@ def table_groups(buffer: FlatBuffer, vector_at: int) -> Iterator[TableGroup]:
     start, count = buffer.vector(vector_at, OFFSET_SIZE)
     buffer.check(start, 0, OFFSET_SIZE, "a vector of offsets")
     buffer.spend(count * OFFSET_SIZE)
+    return _groups(buffer, count, lambda first, size: _line(start, first, size))
+
+
+def nested_groups(buffer: FlatBuffer, starts: Positions, counts: Positions) -> Iterator[TableGroup]:
+    """The tables of many vectors, one vector after the other, as if they were one."""
+    total = int(counts.sum())
+    buffer.spend(total * OFFSET_SIZE)
+    before = np.cumsum(counts) - counts
+    shifts = np.repeat(starts - before * OFFSET_SIZE, counts)
+    return _groups(
+        buffer, total, lambda first, size: shifts[first : first + size] + _line(0, first, size)
+    )
+
+
+def _groups(
+    buffer: FlatBuffer, count: int, fields: Callable[[int, int], Positions]
+) -> Iterator[TableGroup]:
     layouts: set[int] = set()
     for first in range(0, count, BLOCK):
-        size = min(BLOCK, count - first)
-        at = _table_positions(buffer, start + first * OFFSET_SIZE, size)
+        at = _targets(buffer, fields(first, min(BLOCK, count - first)))
         vtables = at - buffer.words[at >> 2].view(np.int32)
         for rows, vtable in _by_vtable(vtables, first):
             layouts.add(vtable)
@@ -99,13 +121,21 @@ def table_groups(buffer: FlatBuffer, vector_at: int) -> Iterator[TableGroup]:
             yield _checked_group(buffer, rows, inside, buffer.layout(vtable))
 
 
+def zeros(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """A column in Arrow's pool, which keeps memory mapped: new pages cost more than to fill it."""
+    kind = np.dtype(dtype)
+    octets = np.frombuffer(pa.allocate_buffer(count * kind.itemsize), np.uint8)
+    octets.fill(0)
+    return octets.view(kind)
+
+
 def check_positions(buffer: FlatBuffer, at: Positions, size: int, what: str) -> None:
     """Every position holds ``size`` bytes and is aligned for an offset."""
     if not len(at):
         return
     if int(at.min()) < 0 or int(at.max()) + size > len(buffer):
         raise buffer.error(f"{what} is outside of the buffer")
-    if np.bitwise_and(at, OFFSET_SIZE - 1).any():
+    if np.bitwise_or.reduce(at) & (OFFSET_SIZE - 1):
         raise buffer.error(f"{what} is not aligned")
 
 
@@ -120,9 +150,14 @@ def gather(
     return windows[at].view(dtype.newbyteorder("<"))
 
 
-def _table_positions(buffer: FlatBuffer, start: int, count: int) -> Positions:
-    fields = np.arange(start, start + count * OFFSET_SIZE, OFFSET_SIZE, dtype=np.intp)
-    at = fields + buffer.words[start >> 2 : (start >> 2) + count]
+def _line(start: int, first: int, count: int) -> Positions:
+    """Places of offsets that stand side by side, from the ``first``-th after a start on."""
+    start += first * OFFSET_SIZE
+    return np.arange(start, start + count * OFFSET_SIZE, OFFSET_SIZE, dtype=np.intp)
+
+
+def _targets(buffer: FlatBuffer, fields: Positions) -> Positions:
+    at: Positions = fields + buffer.words[fields >> 2]
     check_positions(buffer, at, OFFSET_SIZE, "a table")
     return at
 
@@ -132,14 +167,17 @@ def _by_vtable(vtables: Positions, first: int) -> Iterator[tuple[Rows, int]]:
     if (vtables == vtables[0]).all():
         yield slice(first, first + len(vtables)), int(vtables[0])
         return
-    distinct, groups = np.unique(vtables, return_inverse=True)
-    order = np.argsort(groups, kind="stable")
-    bounds = np.searchsorted(groups[order], np.arange(len(distinct) + 1))
-    for number, vtable in enumerate(distinct):
-        yield order[bounds[number] : bounds[number + 1]] + first, int(vtable)
+    # They are few: taking out one after the other is faster than to sort.
+    rows = np.arange(first, first + len(vtables))
+    while len(vtables):
+        vtable = int(vtables[0])
+        same = vtables == vtable
+        yield rows[same], vtable
+        rows, vtables = rows[~same], vtables[~same]
 
 
 def _checked_group(buffer: FlatBuffer, rows: Rows, at: Positions, layout: Layout) -> TableGroup:
     if int(at.max()) + layout.table_size > len(buffer):
         raise buffer.error("a table goes past the end")
+    buffer.spend(_GROUP + len(at) * layout.table_size)
     return TableGroup(buffer, rows, at, layout)

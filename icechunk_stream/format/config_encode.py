@@ -27,6 +27,7 @@ from icechunk_stream.config.fields import (
 from icechunk_stream.errors import InvalidInputError
 from icechunk_stream.format.config_conditions import encode_preload_condition, encode_split_sizes
 from icechunk_stream.format.config_node import Tagged
+from icechunk_stream.format.flexbuffers_encode import Signed
 
 if TYPE_CHECKING:
     from icechunk_stream.config import AnyObjectStoreConfig, RepositoryConfig, VirtualChunkContainer
@@ -61,6 +62,8 @@ def _encode_kind(kind: Kind, value: object) -> Tree:
     if value is None:
         return None
     match kind:
+        case IntRange(low) if low < 0:
+            return Signed(cast("int", value))
         case IntRange() | Flag() | Text():
             return cast("Tree", value)
         case Choice(names):

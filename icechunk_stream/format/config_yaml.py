@@ -16,6 +16,7 @@ from icechunk_stream.errors import ErrorKind, FormatError, InvalidInputError
 from icechunk_stream.format.config_encode import encode_config, too_deep
 from icechunk_stream.format.config_node import Node, Plain, Tagged
 from icechunk_stream.format.config_tree import decode_config
+from icechunk_stream.format.yaml_text import yaml_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,6 @@ MAX_EVENTS = 100_000
 MAX_DIRECTIVES = 8
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _CORE = "tag:yaml.org,2002:"
 _SCALAR_TAGS = frozenset(_CORE + name for name in ("null", "bool", "int", "float"))
 _STR, _SEQ, _MAP = (_CORE + name for name in ("str", "seq", "map"))
@@ -45,9 +45,9 @@ def decode_config_yaml(data: Bytes, key: str) -> RepositoryConfig:
 
 def encode_config_yaml(config: RepositoryConfig) -> bytes:
     """The configuration as the reference library reads it."""
-    root = _yaml_node(encode_config(config), MAX_DEPTH)
-    text: str = yaml.serialize(root, Dumper=_DUMPER, allow_unicode=True, width=MAX_SIZE)
-    encoded = text.encode()
+    tree = encode_config(config)
+    _check_depth(tree, MAX_DEPTH)
+    encoded = yaml_text(tree).encode()
     if len(encoded) > MAX_SIZE:
         raise InvalidInputError(f"the configuration is {len(encoded)} bytes, more than {MAX_SIZE}")
     return encoded
@@ -110,13 +110,8 @@ class _Parser:
                 pass
 
     def result(self) -> Tree:
-        match self.documents:
-            case []:
-                return {}
-            case [Plain("")]:
-                return {}
-            case [document, *_]:
-                return document
+        document = self.documents[0] if self.documents else {}
+        return {} if document == Plain("") else document
 
     def error(self, reason: str) -> FormatError:
         return _invalid(reason, self.key)
@@ -168,49 +163,20 @@ class _Parser:
         parent.name = None
 
 
-def _yaml_node(tree: Tree, depth: int) -> yaml.Node:
+def _check_depth(tree: Tree, depth: int) -> None:
     if depth < 0:
         raise too_deep()
     match tree:
-        case Tagged(variant, value):
-            node = _yaml_node(value, depth)
-            node.tag = f"!{variant}"
-            return node
+        case Tagged(_, value):
+            _check_depth(value, depth)
         case dict():
-            entries = [(_text(name), _yaml_node(value, depth - 1)) for name, value in tree.items()]
-            return yaml.MappingNode(_MAP, entries, flow_style=False)
+            for value in tree.values():
+                _check_depth(value, depth - 1)
         case list():
-            items = [_yaml_node(item, depth - 1) for item in tree]
-            return yaml.SequenceNode(_SEQ, items, flow_style=False)
+            for value in tree:
+                _check_depth(value, depth - 1)
         case _:
-            return _yaml_scalar(tree)
-
-
-def _yaml_scalar(scalar: bool | float | str | Plain | None) -> yaml.Node:
-    match scalar:
-        case None:
-            return yaml.ScalarNode(f"{_CORE}null", "null")
-        case bool():
-            return yaml.ScalarNode(f"{_CORE}bool", "true" if scalar else "false")
-        case Plain(text):
-            return _unquoted(text)
-        case str():
-            return _text(scalar)
-        case int() | float():
-            return _unquoted(repr(scalar))
-
-
-def _unquoted(text: str) -> yaml.Node:
-    """A scalar without quotes, with the tag that makes the serializer leave them out."""
-    tag = yaml.resolver.Resolver().resolve(  # type: ignore[no-untyped-call]
-        yaml.ScalarNode, text, (True, False)
-    )
-    return yaml.ScalarNode(tag, text)
-
-
-def _text(text: str) -> yaml.Node:
-    """Quoted, so that no reader takes it for a number, a date or a boolean."""
-    return yaml.ScalarNode(_STR, text, style='"')
+            pass
 
 
 def _invalid(reason: str, key: str) -> FormatError:

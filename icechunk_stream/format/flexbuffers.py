@@ -13,6 +13,8 @@ from icechunk_stream.format.flexbuffers_types import TYPE_SHIFT, WIDTH_BITS, WID
 from icechunk_stream.format.json_value import MAX_DEPTH, MAX_ITEMS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from icechunk_stream.format.json_value import Json
 
 __all__ = ["decode_flexbuffer", "encode_flexbuffer"]
@@ -48,6 +50,7 @@ _FIXED_VECTORS = {
     for size in (2, 3, 4)
     for kind in (FlexType.INT, FlexType.UINT, FlexType.FLOAT)
 }
+_KINDS = tuple(FlexType(code) if code in set(FlexType) else None for code in range(64))
 _ROOT_TAIL = 2
 
 
@@ -107,7 +110,7 @@ class _Reader:
 
     def value(self, ref: _Ref) -> Json:
         """The value of a reference; children of containers are left in ``pending``."""
-        kind = self._kind(ref)
+        kind = self._kind(ref.packed)
         if kind is FlexType.NULL:
             return None
         if kind in _FORMATS:
@@ -139,6 +142,8 @@ class _Reader:
         keys = self._keys(at, width, size)
         packed = self._packed(at, width, size)
         values: dict[str, Json] = dict.fromkeys(keys)
+        if len(values) < size:
+            raise self._error("a map has a key twice")
         for index, key in enumerate(keys):
             ref = _Ref(at + index * width, width, packed[index], depth + 1)
             self.pending.append(_Pending(values, key, ref))
@@ -178,19 +183,22 @@ class _Reader:
             self._spend(size)
         else:
             element, size = _NUMBER_VECTORS[kind], self._size(at, width)
-        return [self._number(at + index * width, width, element) for index in range(size)]
+        return list(self._numbers(at, width, element, size))
 
     def _number(self, at: int, width: int, kind: FlexType) -> Json:
+        return self._numbers(at, width, kind, 1)[0]
+
+    def _numbers(self, at: int, width: int, kind: FlexType, size: int) -> Sequence[Json]:
         code = _FORMATS[kind].get(width)
         if code is None:
             raise self._error(f"a float is {width} bytes wide")
-        self._need(at, width)
-        number: int | float = struct.unpack_from(f"<{code}", self._data, at)[0]
+        self._need(at, size * width)
+        numbers = struct.unpack_from(f"<{size}{code}", self._data, at)
         if kind is FlexType.BOOL:
-            return bool(number)
-        if kind is FlexType.FLOAT and not isfinite(number):
-            raise self._error(f"it holds {number}, which is not JSON")
-        return number
+            return [bool(number) for number in numbers]
+        if kind is FlexType.FLOAT and not all(map(isfinite, numbers)):
+            raise self._error("it holds a number that is not finite, which is not JSON")
+        return numbers
 
     def _string(self, at: int, width: int) -> str:
         return self._text(at, self._uint(at - width, width))
@@ -236,11 +244,11 @@ class _Reader:
         if self._budget.items < 0:
             raise self._error("it holds more values than it has room for")
 
-    def _kind(self, ref: _Ref) -> FlexType:
-        try:
-            return FlexType(ref.packed >> TYPE_SHIFT)
-        except ValueError:
-            raise self._error(f"the value type {ref.packed >> TYPE_SHIFT} is unknown") from None
+    def _kind(self, packed: int) -> FlexType:
+        kind = _KINDS[packed >> TYPE_SHIFT]
+        if kind is None:
+            raise self._error(f"the value type {packed >> TYPE_SHIFT} is unknown")
+        return kind
 
     def _target(self, ref: _Ref) -> int:
         return ref.at - self._uint(ref.at, ref.width)

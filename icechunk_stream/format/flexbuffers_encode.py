@@ -41,6 +41,12 @@ class _Stored:
     address: int = 0
 
 
+class Signed(int):
+    """An integer of a signed setting: its type says so even where it is not negative."""
+
+    __slots__ = ()
+
+
 def encode_flexbuffer(value: Json) -> bytes:
     """The bytes of a plain JSON value, whose dicts are written in their own order."""
     writer = _Writer()
@@ -152,8 +158,9 @@ def _inline(value: float | None) -> _Stored:
         case bool():
             return _Stored(FlexType.BOOL, 1, int(value))
         case int():
-            kind = FlexType.UINT if value >= 0 else FlexType.INT
-            return _Stored(kind, _int_width(value), value)
+            signed = value < 0 or isinstance(value, Signed)
+            kind = FlexType.INT if signed else FlexType.UINT
+            return _Stored(kind, _int_width(value) if signed else _uint_width(value), value)
         case float():
             return _Stored(FlexType.FLOAT, _float_width(value), value)
         case _:
@@ -174,8 +181,8 @@ def _packed(value: _Stored, parent_width: int) -> int:
 
 
 def _int_width(value: int) -> int:
-    # A negative number needs room for its sign bit too.
-    return _uint_width(value if value >= 0 else (~value << 1) | 1)
+    # The sign takes a bit too.
+    return _uint_width((value if value >= 0 else ~value) << 1)
 
 
 def _uint_width(value: int) -> int:

@@ -33,6 +33,11 @@ class Heap:
     def size(self) -> int:
         return int(self.starts[-1])
 
+    @property
+    def longest(self) -> int:
+        """Length of the longest value."""
+        return int(np.diff(self.bounds).max(initial=0))
+
     def __len__(self) -> int:
         return len(self.bounds) - 1
 
@@ -66,8 +71,7 @@ class Shared:
     def starts(self, rows: slice | npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
         """Where in the heap the values of rows are."""
         numbers = rows if self.numbers is None else self.numbers[rows]
-        starts = self.heap.starts[:-1][numbers]
-        return starts
+        return self.heap.starts[:-1][numbers]
 
 
 def share(column: pa.Array, what: str, *, text: bool) -> Shared:
@@ -80,6 +84,8 @@ def share(column: pa.Array, what: str, *, text: bool) -> Shared:
         if values.null_count:
             raise invalid(f"{what}: null among the values of a dictionary")
         numbers = column.indices.drop_null().to_numpy(zero_copy_only=False)
+        if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(values):
+            raise invalid(f"{what}: a number that its dictionary does not have")
         values, numbers = _used(values, numbers)
     else:
         values, numbers = _large(column, what, text=text).drop_null(), None
@@ -107,7 +113,10 @@ def _large(values: pa.Array, what: str, *, text: bool) -> pa.Array:
     types = pa.types
     texts = (types.is_string, types.is_large_string, types.is_string_view)
     octets = (
-        types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary
+        types.is_binary,
+        types.is_large_binary,
+        types.is_binary_view,
+        types.is_fixed_size_binary,
     )
     if not any(check(values.type) for check in (texts if text else octets)):
         kind = "strings" if text else "bytes"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
+import pyarrow as pa
 
 from icechunk_stream.errors import ErrorKind, InvalidInputError
 
@@ -25,8 +26,8 @@ _VALUES = {
     for canonical in [char, *(alias for alias, of in _ALIASES.items() if of == char)]
     for spelling in (canonical, canonical.lower())
 }
-_ALPHABET_BYTES = np.frombuffer(ALPHABET.encode(), dtype=np.uint8)
-_WEIGHTS = np.array([16, 8, 4, 2, 1], dtype=np.uint8)
+_BLOCK = 4096
+_TWO_DIGITS = np.frombuffer("".join(a + b for a in ALPHABET for b in ALPHABET).encode(), "<u2")
 
 
 def encode_id(raw: bytes) -> str:
@@ -53,15 +54,34 @@ def text_length(size: int) -> int:
     return -(-size * 8 // 5)
 
 
-def encode_ids(ids: npt.NDArray[np.void]) -> npt.NDArray[np.bytes_]:
+def encode_ids(ids: npt.NDArray[np.void]) -> npt.NDArray[np.object_]:
     """Canonical texts of a whole column of ids."""
+    width = text_length(ids.dtype.itemsize)
+    texts = np.empty((len(ids), -(-width // 2)), "<u2")
+    for first in range(0, len(ids), _BLOCK):
+        _write_digits(ids[first : first + _BLOCK], texts[first : first + _BLOCK])
+    return _strings(np.ascontiguousarray(texts.view(np.uint8)[:, :width]))
+
+
+def _write_digits(ids: npt.NDArray[np.void], texts: npt.NDArray[np.uint16]) -> None:
+    """Two digits, which lie within two octets, at a time."""
     size = ids.dtype.itemsize
-    width = text_length(size)
-    bits = np.zeros((len(ids), 5 * width), dtype=np.uint8)
-    octets = np.ascontiguousarray(ids).view(np.uint8).reshape(len(ids), size)
-    bits[:, : 8 * size] = np.unpackbits(octets, axis=1)
-    digits = (bits.reshape(len(ids), width, 5) * _WEIGHTS).sum(axis=2, dtype=np.uint8)
-    return _ALPHABET_BYTES[digits].view(f"S{width}").reshape(len(ids))
+    octets = np.zeros((size + 1, len(ids)), np.uint16)
+    octets[:size] = np.ascontiguousarray(ids).view(np.uint8).reshape(len(ids), size).T
+    pairs = octets[:-1] << 8 | octets[1:]
+    for number in range(texts.shape[1]):
+        octet, bit = divmod(10 * number, 8)
+        texts[:, number] = _TWO_DIGITS[pairs[octet] >> (6 - bit) & 1023]
+
+
+def _strings(texts: npt.NDArray[np.uint8]) -> npt.NDArray[np.object_]:
+    """Rows of ASCII characters as strings."""
+    count, width = texts.shape
+    bounds = np.arange(0, (count + 1) * width, width, dtype=np.int64)
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(texts)]
+    column = pa.Array.from_buffers(pa.large_string(), count, buffers)
+    strings: npt.NDArray[np.object_] = column.to_numpy(zero_copy_only=False)
+    return strings
 
 
 def _invalid(text: str, why: str) -> InvalidInputError:

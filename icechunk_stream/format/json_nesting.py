@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MAX_JSON_DEPTH = 512
 MAX_JSON_SIZE = 64 * 2**20
-_PIECE = 2**20
+_PIECE = 2**18
 _QUOTE, _BACKSLASH = b'"\\'
 _STEPS = np.zeros(256, np.int8)
 _STEPS[list(b"[{")] = 1
@@ -30,10 +30,8 @@ def check_json_nesting(data: bytes, limit: int = MAX_JSON_DEPTH, *, where: str) 
         return
     scan = _Scan()
     for start in range(0, len(data), _PIECE):
-        if (
-            scan.deepest(np.frombuffer(data, np.uint8, min(_PIECE, len(data) - start), start))
-            > limit
-        ):
+        piece = np.frombuffer(data, np.uint8, min(_PIECE, len(data) - start), start)
+        if scan.deepest(piece) > limit:
             raise FormatError(f"a JSON document is nested deeper than {limit} levels", key=where)
 
 
@@ -48,19 +46,24 @@ class _Scan:
     def deepest(self, piece: npt.NDArray[np.uint8]) -> int:
         """The greatest depth within the next piece."""
         quotes = (piece == _QUOTE) & ~self._escaped(piece)
-        inside = (np.cumsum(quotes) + self.in_string) % 2 == 1
-        depths = self.depth + np.cumsum(np.where(inside, 0, _STEPS[piece]), dtype=np.int64)
-        self.in_string = bool(inside[-1])
-        self.depth = int(depths[-1])
-        return int(depths.max())
+        # Only the parity counts, which survives the overflow.
+        outside = (np.cumsum(quotes, dtype=np.uint8) + (not self.in_string)) & 1
+        depths = np.cumsum(_STEPS[piece] * outside.view(np.int8), dtype=np.int32)
+        deepest = self.depth + int(depths.max())
+        self.in_string = not outside[-1]
+        self.depth += int(depths[-1])
+        return deepest
 
     def _escaped(self, piece: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
         """Which bytes stand after an odd run of backslashes."""
-        places = np.arange(len(piece))
+        backslashes = piece == _BACKSLASH
+        escaped = np.zeros(len(piece), np.bool_)
+        if not self.escaping and not backslashes.any():
+            return escaped
         # The last byte before each one that is no backslash; a run may begin in the last piece.
-        other = np.where(piece == _BACKSLASH, -1 - self.escaping, places)
-        last = np.maximum.accumulate(other)
-        before = np.concatenate(([-1 - self.escaping], last[:-1]))
-        self.escaping = bool((places[-1] - last[-1]) % 2)
-        escaped: npt.NDArray[np.bool_] = (places - 1 - before) % 2 == 1
+        places = np.arange(len(piece), dtype=np.int32)
+        last = np.maximum.accumulate(np.where(backslashes, np.int32(-1 - self.escaping), places))
+        escaped[0] = self.escaping
+        escaped[1:] = (places[:-1] - last[:-1]) & 1
+        self.escaping = bool((places[-1] - last[-1]) & 1)
         return escaped

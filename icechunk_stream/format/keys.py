@@ -39,9 +39,11 @@ class KeySpace:
         if self.strides is None:
             big_endian = np.ascontiguousarray(indices.astype(">u4"))
             return big_endian.view(f"S{_WORD * len(self.bounds)}").reshape(len(indices))
-        keys = np.zeros(len(indices), np.int64)
-        for axis, stride in enumerate(self.strides):
-            keys += indices[:, axis] * np.int64(stride)
+        if not self.strides:
+            return np.zeros(len(indices), np.int64)
+        keys = indices[:, -1].astype(np.int64)
+        for axis, stride in enumerate(self.strides[:-1]):
+            keys += np.multiply(indices[:, axis], stride, dtype=np.int64)
         return keys
 
     def pack_one(self, index: Sequence[int]) -> int | bytes | None:
@@ -51,7 +53,8 @@ class KeySpace:
         if any(not 0 <= at < bound for at, bound in zip(index, self.bounds, strict=True)):
             return None
         if self.strides is None:
-            return b"".join(at.to_bytes(_WORD, "big") for at in index)
+            # numpy's byte strings end before their trailing zeros.
+            return b"".join(at.to_bytes(_WORD, "big") for at in index).rstrip(b"\0")
         return sum(at * stride for at, stride in zip(index, self.strides, strict=True))
 
     def unpack(self, keys: Keys) -> Indices:

@@ -11,8 +11,8 @@ import numpy as np
 import zstandard
 
 from icechunk_stream.format.chunk_refs import RefColumns, RefKind
-from icechunk_stream.format.columns import TableGroup, table_groups
-from icechunk_stream.format.flat import FlatBuffer, Table
+from icechunk_stream.format.columns import TableGroup, table_groups, zeros
+from icechunk_stream.format.flat import OFFSET_SIZE, FlatBuffer, Table
 from icechunk_stream.format.header import FileType, open_envelope
 from icechunk_stream.format.ids import ID12, NODE_ID_SIZE, OBJECT_ID_SIZE, ManifestId, NodeId
 from icechunk_stream.format.keys import KeySpace, ascending
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 MAX_DICTIONARY = 2**20
 MAX_RANK = 64
+# Arrays cost more than references: a manifest of many arrays has few references for each.
+MAX_ARRAYS = 2**14
+# No store has longer keys: 1024 bytes, or three times that percent-encoded.
+MAX_STORED_TEXT = 2**13
 _ZSTD_DICTIONARY = 1
 _MAX_U64 = np.uint64(2**64 - 1)
 
@@ -85,9 +89,11 @@ def decode_manifest(data: bytes, key: str) -> Manifest:
     """Read a manifest object; locations and inline bytes stay in its buffer until asked for."""
     envelope = open_envelope(data, FileType.MANIFEST, key)
     root = FlatBuffer(envelope.payload, key).root()
-    root.need(root.target(ManifestSlot.ARRAYS), "arrays")
+    arrays_at = root.need(root.target(ManifestSlot.ARRAYS), "arrays")
+    if root.buffer.vector(arrays_at, OFFSET_SIZE)[1] > MAX_ARRAYS:
+        raise root.buffer.error(f"it holds more than {MAX_ARRAYS} arrays")
     algorithm = root.scalar(ManifestSlot.COMPRESSION_ALGORITHM, "B", _ZSTD_DICTIONARY)
-    raw = root.blob(ManifestSlot.LOCATION_DICTIONARY)
+    raw = root.blob(ManifestSlot.LOCATION_DICTIONARY, MAX_DICTIONARY)
     return Manifest(
         id=ManifestId(root.need(root.struct(ManifestSlot.ID, OBJECT_ID_SIZE), "id")),
         arrays=MappingProxyType(_arrays(root, _dictionary(root, algorithm, raw))),
@@ -104,9 +110,12 @@ def _dictionary(
 ) -> zstandard.ZstdCompressionDict | None:
     if raw is None or algorithm != _ZSTD_DICTIONARY:
         return None
-    if len(raw) > MAX_DICTIONARY:
-        raise root.buffer.error(f"a location dictionary of {len(raw)} bytes")
-    return zstandard.ZstdCompressionDict(raw)
+    dictionary = zstandard.ZstdCompressionDict(raw)
+    try:
+        zstandard.ZstdDecompressor(dict_data=dictionary)
+    except zstandard.ZstdError as error:
+        raise root.buffer.error(f"its location dictionary is damaged ({error})") from error
+    return dictionary
 
 
 def _arrays(
@@ -139,9 +148,9 @@ class _Draft:
         self.buffer = buffer
         self.count = count
         self.indices: npt.NDArray[np.uint32] | None = None
-        self.kinds = np.empty(count, np.uint8)
-        self.offsets = np.zeros(count, np.uint64)
-        self.lengths = np.zeros(count, np.uint64)
+        self.kinds: npt.NDArray[np.uint8] = zeros(count, np.uint8)
+        self.offsets: npt.NDArray[np.uint64] = zeros(count, np.uint64)
+        self.lengths: npt.NDArray[np.uint64] = zeros(count, np.uint64)
         self.chunk_ids: npt.NDArray[np.void] | None = None
         self.where: npt.NDArray[np.uint32] | None = None
         self.compressed: npt.NDArray[np.bool_] | None = None
@@ -155,7 +164,7 @@ class _Draft:
         match kind:
             case RefKind.NATIVE:
                 if self.chunk_ids is None:
-                    self.chunk_ids = np.zeros(self.count, ID12)
+                    self.chunk_ids = zeros(self.count, ID12)
                 self.chunk_ids[group.rows] = group.structs(RefSlot.CHUNK_ID, ID12)
                 self._fill_range(group)
             case RefKind.VIRTUAL:
@@ -171,7 +180,7 @@ class _Draft:
         keys = space.pack(indices)
         if not ascending(keys):
             raise self.buffer.error("its chunk indices are not in ascending order, or repeat")
-        if self.count and (self.offsets > _MAX_U64 - self.lengths).any():
+        if self.count and self._ends_too_far():
             raise self.buffer.error("a chunk's offset and length add up to more than 64 bits")
         return RefColumns(
             source=self.buffer,
@@ -189,6 +198,10 @@ class _Draft:
             modified=self.modified,
         )
 
+    def _ends_too_far(self) -> bool:
+        furthest = int(self.offsets.max()) + int(self.lengths.max())
+        return furthest > int(_MAX_U64) and bool((self.offsets > _MAX_U64 - self.lengths).any())
+
     def _fill_indices(self, group: TableGroup) -> None:
         vectors = group.vectors(RefSlot.INDEX, 4)
         if vectors is None:
@@ -198,7 +211,8 @@ class _Draft:
             rank = int(counts[0])
             if rank > MAX_RANK:
                 raise self.buffer.error(f"a chunk index of {rank} dimensions")
-            self.indices = np.empty((self.count, rank), np.uint32)
+            self.buffer.spend(4 * rank * self.count)
+            self.indices = zeros(self.count * rank, np.uint32).reshape(self.count, rank)
         if (counts != self.indices.shape[1]).any():
             raise self.buffer.error("chunk indices of one array differ in their rank")
         words = starts >> 2
@@ -218,30 +232,36 @@ class _Draft:
         vectors = group.vectors(slot, 1)
         assert vectors is not None
         if self.where is None:
-            self.where = np.zeros(self.count, np.uint32)
+            self.where = zeros(self.count, np.uint32)
         self.where[group.rows] = vectors[0] - 4
         return vectors[1]
 
     def _fill_location(self, group: TableGroup) -> None:
         if not group.has(RefSlot.COMPRESSED_LOCATION):
-            self._fill_where(group, RefSlot.LOCATION)
+            self._check_lengths(self._fill_where(group, RefSlot.LOCATION))
             return
-        self._fill_where(group, RefSlot.COMPRESSED_LOCATION)
+        self._check_lengths(self._fill_where(group, RefSlot.COMPRESSED_LOCATION))
         if self.compressed is None:
-            self.compressed = np.zeros(self.count, np.bool_)
+            self.compressed = zeros(self.count, np.bool_)
         self.compressed[group.rows] = True
 
     def _fill_checksum(self, group: TableGroup) -> None:
         etags = group.vectors(RefSlot.CHECKSUM_ETAG, 1)
         if etags is not None:
             if self.etags is None:
-                self.etags = np.zeros(self.count, np.uint32)
+                self.etags = zeros(self.count, np.uint32)
+            self._check_lengths(etags[1])
             self.etags[group.rows] = etags[0] - 4
         modified = group.scalars(RefSlot.CHECKSUM_LAST_MODIFIED, "<u4")
         if modified is not None:
             if self.modified is None:
-                self.modified = np.zeros(self.count, np.uint32)
+                self.modified = zeros(self.count, np.uint32)
             self.modified[group.rows] = modified
+
+    def _check_lengths(self, lengths: npt.NDArray[np.intp]) -> None:
+        """Writers share locations and etags, so that only their own length is a measure."""
+        if int(lengths.max()) > MAX_STORED_TEXT:
+            raise self.buffer.error(f"a location or etag of more than {MAX_STORED_TEXT} bytes")
 
 
 def _kind(group: TableGroup) -> RefKind:

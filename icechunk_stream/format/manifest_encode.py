@@ -12,7 +12,13 @@ from icechunk_stream.format.chunk_refs import RefKind
 from icechunk_stream.format.header import DEFAULT_LEVEL, FileType
 from icechunk_stream.format.heaps import present_rows, share
 from icechunk_stream.format.keys import KeySpace, ascending
-from icechunk_stream.format.manifest import ArraySlot, ManifestSlot, RefSlot
+from icechunk_stream.format.manifest import (
+    MAX_ARRAYS,
+    MAX_STORED_TEXT,
+    ArraySlot,
+    ManifestSlot,
+    RefSlot,
+)
 from icechunk_stream.format.records import (
     ID8_CODE,
     ID12_CODE,
@@ -66,6 +72,8 @@ def encode_manifest(
     level: int = DEFAULT_LEVEL,
 ) -> bytes:
     """A manifest object; references are sorted by index, arrays by node id."""
+    if len(arrays) > MAX_ARRAYS:
+        raise invalid(f"a manifest of {len(arrays)} arrays, {MAX_ARRAYS} are possible: split it")
     writer = Writer()
     root = writer.table(_MANIFEST, id.raw, 0, _PLAIN_LOCATIONS)
     vector = writer.offsets(len(arrays))
@@ -83,10 +91,10 @@ def _write_refs(writer: Writer, node: NodeId, table: RefTable) -> int:
         refs = _Refs(table)
     except InvalidInputError as error:
         raise invalid(f"array {node}: {error.message}") from error
-    vector, _ = writer.records(list(refs.groups()))
-    for column in (refs.inline, refs.locations, refs.etags):
-        if column is not None:
-            column.heap.write(writer)
+    heaps = [column.heap for column in (refs.inline, refs.locations, refs.etags) if column]
+    vector = writer.records(list(refs.groups()), sum(heap.size for heap in heaps))
+    for heap in heaps:
+        heap.write(writer)
     return vector
 
 
@@ -183,7 +191,12 @@ def _order(table: RefTable) -> npt.NDArray[np.intp] | None:
 
 
 def _shared(column: pa.Array | None, what: str, *, text: bool) -> Shared | None:
-    return None if column is None else share(column, what, text=text)
+    if column is None:
+        return None
+    shared = share(column, what, text=text)
+    if text and shared.heap.longest > MAX_STORED_TEXT:
+        raise invalid(f"{what}: one has more than {MAX_STORED_TEXT} bytes")
+    return shared
 
 
 def _variants(table: RefTable) -> npt.NDArray[np.uint8]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from icechunk_stream.format.boxes import overlap
 from icechunk_stream.format.columns import table_groups
 from icechunk_stream.format.ids import ID12, NODE_ID_SIZE, ManifestId, NodeId
+from icechunk_stream.format.json_nesting import MAX_JSON_SIZE, check_json_nesting
+from icechunk_stream.format.manifest import MAX_RANK
 from icechunk_stream.format.paths import is_canonical
-from icechunk_stream.format.values import check_json_nesting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,10 +24,8 @@ if TYPE_CHECKING:
     from icechunk_stream.format.flat import FlatBuffer, Table
 
 MAX_NUM_CHUNKS = 2**32 - 1
-_DIMENSION_V1 = np.dtype([("array_length", "<u8"), ("chunk_length", "<u8")])
+DIMENSION_V1 = np.dtype([("array_length", "<u8"), ("chunk_length", "<u8")])
 _INDEX_RANGE = np.dtype([("from", "<u4"), ("to", "<u4")])
-# Up to here every pair of extents is compared at once; more are swept along the first axis.
-_PAIRWISE = 1024
 
 
 class NodeSlot(IntEnum):
@@ -122,7 +123,7 @@ def decode_node(table: Table) -> Node:
     path = table.need(table.text(NodeSlot.PATH), "path")
     if not is_canonical(path):
         raise table.buffer.error(f"a node has the path {path!r}")
-    user_data = table.need(table.blob(NodeSlot.USER_DATA), "user_data")
+    user_data = table.need(table.blob(NodeSlot.USER_DATA, MAX_JSON_SIZE), "user_data")
     check_json_nesting(user_data, where=table.buffer.key)
     data = table.need(table.table(NodeSlot.DATA), "node_data")
     tag = table.scalar(NodeSlot.DATA_TYPE, "B")
@@ -131,6 +132,8 @@ def decode_node(table: Table) -> Node:
     if tag != NodeType.ARRAY:
         raise table.buffer.error(f"the node {path} has the unknown type {tag}")
     shape = _shape(data, path)
+    if len(shape) > MAX_RANK:
+        raise table.buffer.error(f"the array {path} has more than {MAX_RANK} dimensions")
     names = _dimension_names(data)
     return ArrayNode(id, path, user_data, shape, names, _manifests(data, path, len(shape)))
 
@@ -139,12 +142,12 @@ def _shape(data: Table, path: str) -> tuple[Dimension, ...]:
     if data.has(ArrayDataSlot.SHAPE_V2):
         return tuple(
             Dimension(dimension.scalar(0, "Q"), dimension.scalar(1, "I"))
-            for dimension in data.tables(ArrayDataSlot.SHAPE_V2)
+            for dimension in islice(data.tables(ArrayDataSlot.SHAPE_V2), MAX_RANK + 1)
         )
-    lengths = data.need(data.array(ArrayDataSlot.SHAPE, _DIMENSION_V1), "shape")
+    lengths = data.need(data.array(ArrayDataSlot.SHAPE, DIMENSION_V1), "shape")
     return tuple(
         Dimension(length, _num_chunks(data, path, length, chunk))
-        for length, chunk in lengths.tolist()
+        for length, chunk in lengths[: MAX_RANK + 1].tolist()
     )
 
 
@@ -169,6 +172,7 @@ def _manifests(data: Table, path: str, rank: int) -> ManifestRefs:
     at = data.need(data.target(ArrayDataSlot.MANIFESTS), "manifests")
     buffer = data.buffer
     count = buffer.vector(at, 4)[1]
+    buffer.spend(count * rank * _INDEX_RANGE.itemsize)
     ids = np.zeros(count, ID12)
     extents = np.zeros((count, rank, 2), np.uint32)
     for group in table_groups(buffer, at):
@@ -191,34 +195,5 @@ def _manifests(data: Table, path: str, rank: int) -> ManifestRefs:
 def _check_extents(buffer: FlatBuffer, path: str, extents: npt.NDArray[np.uint32]) -> None:
     if (extents[:, :, 0] >= extents[:, :, 1]).any():
         raise buffer.error(f"extents of {path} are empty or inverted")
-    if _overlap(extents):
-        raise buffer.error(f"extents of {path} overlap")
-
-
-def _overlap(extents: npt.NDArray[np.uint32]) -> bool:
-    """Whether two boxes share an index."""
-    count, rank, _ = extents.shape
-    if count < 2 or rank == 0:  # noqa: PLR2004
-        return bool(count > 1)
-    ordered = extents[np.argsort(extents[:, 0, 0], kind="stable")]
-    if rank == 1:
-        return bool((ordered[1:, 0, 0] < ordered[:-1, 0, 1]).any())
-    for first in range(0, count, _PAIRWISE):
-        block = ordered[first : first + _PAIRWISE]
-        reach = int(np.searchsorted(ordered[:, 0, 0], block[:, 0, 1].max(), side="left"))
-        others = ordered[first:reach]
-        shared = _intersect(block, others)
-        shared[np.arange(len(block)), np.arange(len(block))] = False
-        if shared.any():
-            return True
-    return False
-
-
-def _intersect(
-    boxes: npt.NDArray[np.uint32], others: npt.NDArray[np.uint32]
-) -> npt.NDArray[np.bool_]:
-    shared = np.ones((len(boxes), len(others)), np.bool_)
-    for axis in range(boxes.shape[1]):
-        shared &= boxes[:, None, axis, 0] < others[None, :, axis, 1]
-        shared &= others[None, :, axis, 0] < boxes[:, None, axis, 1]
-    return shared
+    if overlap(extents):
+        raise buffer.error(f"extents of {path} overlap, or are too entangled to tell")

@@ -18,7 +18,7 @@ from icechunk_stream.errors import ErrorKind, InvalidInputError
 from icechunk_stream.format.header import MAX_PAYLOAD, SPEC_VERSIONS, FileType, seal_envelope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -68,35 +68,28 @@ class Shape:
     """A vtable: the slots that its tables have, each with its struct code and its place."""
 
     fields: tuple[tuple[int, str], ...]
-    places: tuple[int, ...]
+    places: Mapping[int, int]
     size: int
     alignment: int
     vtable: bytes
     packer: struct.Struct
-
-    def place(self, slot: int) -> int:
-        """Where in the table a slot is."""
-        return self.places[[name for name, _ in self.fields].index(slot)]
 
 
 @cache
 def shape(*fields: tuple[int, str]) -> Shape:
     """Tables with these slots, placed in the order given after the vtable's offset."""
     packed = "<i"
-    places: list[int] = []
+    places: dict[int, int] = {}
     size = _WORD
-    for _, code in fields:
+    for slot, code in fields:
         place = aligned(size, _ALIGNMENTS[code])
         packed += f"{place - size}x{code}"
-        places.append(place)
+        places[slot] = place
         size = place + struct.calcsize(f"<{code}")
-    by_slot = dict(zip((slot for slot, _ in fields), places, strict=True))
-    slots = range(max(by_slot, default=-1) + 1)
-    vtable = struct.pack(
-        f"<{2 + len(slots)}H", 4 + 2 * len(slots), size, *(by_slot.get(slot, 0) for slot in slots)
-    )
-    alignment = max((_ALIGNMENTS[code] for _, code in fields), default=_WORD)
-    return Shape(fields, tuple(places), size, max(alignment, _WORD), vtable, struct.Struct(packed))
+    slots = [places.get(slot, 0) for slot in range(max(places, default=-1) + 1)]
+    vtable = struct.pack(f"<{2 + len(slots)}H", 4 + 2 * len(slots), size, *slots)
+    alignment = max((_WORD, *(_ALIGNMENTS[code] for _, code in fields)))
+    return Shape(fields, places, size, alignment, vtable, struct.Struct(packed))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,7 +115,7 @@ class Layout:
         """Records from a position on, filled with what does not depend on their values."""
         records = np.zeros(count, self.dtype)
         first = at - vtable
-        records["vtable"] = np.arange(first, first + count * self.stride, self.stride, np.int32)
+        records["vtable"] = np.arange(first, first + count * self.stride, self.stride)
         for name, value in self.constants:
             records[name] = value
         return Block(self, records, at, heap)
@@ -138,14 +131,14 @@ class Block:
     heap: int
 
     def has(self, slot: int) -> bool:
-        return any(slot == present for present, _ in self.layout.shape.fields)
+        return slot in self.layout.shape.places
 
     def set(self, slot: int, values: npt.ArrayLike) -> None:
         self.records[str(int(slot))] = values
 
     def link(self, slot: int, targets: npt.NDArray[np.int64]) -> None:
         """Let the offsets in a slot point to positions counted from the heap's begin."""
-        first = self.at + self.layout.shape.place(slot) - self.heap
+        first = self.at + self.layout.shape.places[slot] - self.heap
         stride = self.layout.stride
         self.set(slot, targets - np.arange(first, first + len(targets) * stride, stride))
 
@@ -166,18 +159,15 @@ def owning_layout(of: Shape, slot: int, count: int, words: int) -> Layout:
     at = aligned(of.size, _WORD)
     tail = [("count", "<u4", at), ("items", ("<u4", (words,)), at + _WORD)]
     size = aligned(at + _WORD + words * _WORD, of.alignment)
-    return Layout(of, _dtype(of, tail, size), ((str(int(slot)), at - of.place(slot)), ("count", count)))
+    return Layout(
+        of, _dtype(of, tail, size), ((str(int(slot)), at - of.places[slot]), ("count", count))
+    )
 
 
 def _dtype(of: Shape, tail: Sequence[tuple[str, object, int]], size: int) -> np.dtype[np.void]:
-    table = [
-        (str(int(slot)), _FORMATS[code], place)
-        for (slot, code), place in zip(of.fields, of.places, strict=True)
-    ]
+    table = [(str(int(slot)), _FORMATS[code], of.places[slot]) for slot, code in of.fields]
     names, formats, offsets = zip(("vtable", "<i4", 0), *table, *tail, strict=True)
-    return np.dtype(
-        {"names": names, "formats": formats, "offsets": offsets, "itemsize": size}
-    )
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -217,7 +207,7 @@ class Writer:
 
     def attach(self, table: int, of: Shape, slot: int, target: int) -> None:
         """Let a table's field point to what was appended after it."""
-        self.link(table + of.place(slot), target)
+        self.link(table + of.places[slot], target)
 
     def text(self, text: str) -> int:
         at = self.blob(utf8(text))
@@ -247,14 +237,14 @@ class Writer:
         self.data += _U32.pack(count) + bytes(count * _WORD)
         return at
 
-    def records(self, groups: Sequence[Records]) -> tuple[int, int]:
-        """A vector of tables, group after group; also returns where its heap has to begin."""
+    def records(self, groups: Sequence[Records], heap_size: int = 0) -> int:
+        """A vector of tables, group after group; the heap that they link to is appended next."""
         vtables = [self.vtable(group.layout.shape) for group in groups]
         vector = self.pad(_WORD)
         total = sum(group.count for group in groups)
         starts, end = _starts(groups, vector + _WORD + total * _WORD)
         heap = aligned(end, _WORD)
-        self.reserve(heap - vector)
+        self.reserve(heap - vector + heap_size)
         self.data += _U32.pack(total)
         self.append(_places(groups, starts, vector + _WORD, total))
         for group, vtable, start in zip(groups, vtables, starts, strict=True):
@@ -263,7 +253,7 @@ class Writer:
             self._fill(group, vtable, heap)
         self.pad(_WORD)
         self.tables += total
-        return vector, heap
+        return vector
 
     def append(self, items: npt.NDArray[np.generic]) -> None:
         self.data += np.ascontiguousarray(items).reshape(-1).view(np.uint8).data

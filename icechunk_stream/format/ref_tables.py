@@ -87,20 +87,23 @@ class RefTable:
     def _check_sizes(self) -> None:
         if self.indices.ndim != 2 or self.rank > MAX_RANK:  # noqa: PLR2004
             raise invalid(f"chunk indices of the shape {self.indices.shape}: (refs, dimensions)")
-        columns = {
-            "indices": (self.indices, np.uint32),
-            "kinds": (self.kinds, np.uint8),
-            "offsets": (self.offsets, np.uint64),
-            "lengths": (self.lengths, np.uint64),
-            "chunk_ids": (self.chunk_ids, ID12),
-            "modified": (self.modified, np.uint32),
-        }
-        for name, (column, dtype) in columns.items():
-            if column is not None and (len(column) != len(self) or column.dtype != dtype):
-                raise invalid(f"{name}: {len(column)} rows of {column.dtype}, {len(self)} of {dtype} are expected")
-        for name, texts in (("inline", self.inline), ("locations", self.locations), ("etags", self.etags)):
+        _check_column("indices", self.indices, np.dtype(np.uint32), len(self))
+        _check_column("kinds", self.kinds, np.dtype(np.uint8), len(self))
+        _check_column("offsets", self.offsets, np.dtype(np.uint64), len(self))
+        _check_column("lengths", self.lengths, np.dtype(np.uint64), len(self))
+        _check_column("chunk_ids", self.chunk_ids, ID12, len(self))
+        _check_column("modified", self.modified, np.dtype(np.uint32), len(self))
+        for texts in (self.inline, self.locations, self.etags):
             if texts is not None and len(texts) != len(self):
-                raise invalid(f"{name}: {len(texts)} rows, {len(self)} are expected")
+                raise invalid(f"a column of {len(texts)} rows, {len(self)} are expected")
+
+
+def _check_column(
+    name: str, column: npt.NDArray[np.generic] | None, dtype: np.dtype[np.generic], count: int
+) -> None:
+    if column is not None and (len(column) != count or column.dtype != dtype):
+        found = f"{len(column)} rows of {column.dtype}"
+        raise invalid(f"{name}: {found}, {count} of {dtype} are expected")
 
 
 def _check_rows(column: pa.Array | None, rows: Mask, what: str, *, every: bool) -> None:
@@ -165,9 +168,7 @@ def _distinct(
     return distinct, numbers[np.cumsum(changes) - 1]
 
 
-def _sparse(
-    values: pa.Array, numbers: npt.NDArray[np.integer], rows: Mask
-) -> pa.DictionaryArray:
+def _sparse(values: pa.Array, numbers: npt.NDArray[np.integer], rows: Mask) -> pa.DictionaryArray:
     """A column with values in some rows."""
     spread = np.zeros(len(rows), np.int32)
     spread[rows] = numbers

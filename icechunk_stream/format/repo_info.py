@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from icechunk_stream.format.columns import table_groups
 from icechunk_stream.format.flat import FlatBuffer, Table
 from icechunk_stream.format.header import FileType, open_envelope
 from icechunk_stream.format.ids import ID12, SnapshotId
-from icechunk_stream.format.snapshot import check_time, decode_metadata
+from icechunk_stream.format.snapshot import decode_metadata
 from icechunk_stream.format.updates import Status, Update, decode_status, decode_update
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class SnapshotRecord:
 class SnapshotTable:
     """All snapshots of a repository: ids and parents as columns, records decoded when asked for."""
 
-    __slots__ = ("_at", "_buffer", "ids", "parents")
+    __slots__ = ("_at", "_buffer", "_counted", "ids", "parents")
 
     def __init__(
         self,
@@ -82,6 +83,7 @@ class SnapshotTable:
         self.parents = parents
         self._buffer = buffer
         self._at = at
+        self._counted = bytearray(len(at))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -95,13 +97,23 @@ class SnapshotTable:
         return SnapshotId(self.ids[row].tobytes())
 
     def record(self, row: int) -> SnapshotRecord:
-        table = self._buffer.table(int(self._at[row]))
+        counted = bool(self._counted[row])
+        buffer = self._buffer.apart(again=counted)
+        try:
+            record = self._decode(buffer.table(int(self._at[row])), row)
+        finally:
+            if not counted:
+                self._buffer.spent = buffer.spent
+        self._counted[row] = True
+        return record
+
+    def _decode(self, table: Table, row: int) -> SnapshotRecord:
         parent = int(self.parents[row])
         pruned = table.array(InfoSlot.PRUNED_LOGS, ID12)
         return SnapshotRecord(
             id=self.id(row),
             parent_id=None if parent == NO_PARENT else self.id(parent),
-            flushed_at=check_time(self._buffer, table.scalar(InfoSlot.FLUSHED_AT, "Q")),
+            flushed_at=table.time(InfoSlot.FLUSHED_AT),
             message=table.need(table.text(InfoSlot.MESSAGE), "message"),
             metadata=decode_metadata(table, InfoSlot.METADATA, V2),
             pruned_logs=() if pruned is None else tuple(SnapshotId(id.tobytes()) for id in pruned),
@@ -138,7 +150,8 @@ class RepoInfo:
 
     def updates(self) -> list[Update]:
         """This object's page of the operations log, newest first."""
-        return [decode_update(table) for table in self.root.tables(RepoSlot.LATEST_UPDATES)]
+        root = self.root.buffer.apart(again=True).root()
+        return [decode_update(table) for table in root.tables(RepoSlot.LATEST_UPDATES)]
 
 
 def decode_repo_info(data: bytes, key: str) -> RepoInfo:
@@ -188,7 +201,10 @@ def _refs(root: Table, slot: RepoSlot, count: int) -> dict[str, int]:
 
 def _deleted_tags(root: Table) -> tuple[str, ...]:
     root.need(root.target(RepoSlot.DELETED_TAGS), "deleted_tags")
-    return tuple(root.texts(RepoSlot.DELETED_TAGS))
+    tags = tuple(root.texts(RepoSlot.DELETED_TAGS))
+    if any(tag <= before for before, tag in pairwise(tags)):
+        raise root.buffer.error("its deleted tags are not in ascending order, or repeat")
+    return tags
 
 
 def _flags(root: Table, slot: RepoSlot) -> frozenset[int]:

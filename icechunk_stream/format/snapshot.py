@@ -16,15 +16,14 @@ from icechunk_stream.format.header import FileType, open_envelope
 from icechunk_stream.format.ids import ID12, OBJECT_ID_SIZE, ManifestId, SnapshotId
 from icechunk_stream.format.nodes import Node, NodeSlot, decode_node
 from icechunk_stream.format.texts import byte_column
-from icechunk_stream.format.times import MAX_MICROS
-from icechunk_stream.format.values import decode_value
+from icechunk_stream.format.values import MAX_VALUE_SIZE, decode_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
-_MANIFEST_FILE_V1 = np.dtype(
+MANIFEST_FILE_V1 = np.dtype(
     {
         "names": ["id", "size_bytes", "num_chunk_refs"],
         "formats": ["V12", "<u8", "<u4"],
@@ -95,7 +94,11 @@ class Nodes:
     def _node(self, row: int) -> Node:
         node = self._decoded.get(row)
         if node is None:
-            node = self._decoded[row] = decode_node(self._buffer.table(self._at[row]))
+            buffer = self._buffer.apart(again=False)
+            try:
+                node = self._decoded[row] = decode_node(buffer.table(self._at[row]))
+            finally:
+                self._buffer.spent = buffer.spent
         return node
 
 
@@ -127,7 +130,7 @@ def decode_snapshot(data: bytes, key: str) -> Snapshot:
     return Snapshot(
         id=id,
         parent_id=None if parent is None else SnapshotId(parent),
-        flushed_at=check_time(root.buffer, root.scalar(SnapshotSlot.FLUSHED_AT, "Q")),
+        flushed_at=root.time(SnapshotSlot.FLUSHED_AT),
         message=root.need(root.text(SnapshotSlot.MESSAGE), "message"),
         metadata=decode_metadata(root, SnapshotSlot.METADATA, envelope.spec_version),
         manifest_files=_manifest_files(root),
@@ -138,12 +141,6 @@ def decode_snapshot(data: bytes, key: str) -> Snapshot:
     )
 
 
-def check_time(buffer: FlatBuffer, micros: int) -> int:
-    if micros > MAX_MICROS:
-        raise buffer.error(f"the time of {micros} microseconds is beyond the year 9998")
-    return micros
-
-
 def decode_metadata(table: Table, slot: int, spec_version: int) -> dict[str, Any]:
     """Items of a metadata vector by name."""
     metadata: dict[str, Any] = {}
@@ -151,7 +148,7 @@ def decode_metadata(table: Table, slot: int, spec_version: int) -> dict[str, Any
         name = item.need(item.text(0), "name")
         if name in metadata:
             raise table.buffer.error(f"the metadata item {name!r} is there twice")
-        value = item.need(item.blob(1), "value")
+        value = item.need(item.blob(1, MAX_VALUE_SIZE), "value")
         metadata[name] = decode_value(value, spec_version, where=table.buffer.key)
     return metadata
 
@@ -175,14 +172,14 @@ def _manifest_files(root: Table) -> dict[ManifestId, ManifestFile]:
 
 
 def _manifest_files_v1(root: Table) -> npt.NDArray[np.void]:
-    listed = root.array(SnapshotSlot.MANIFEST_FILES, _MANIFEST_FILE_V1)
+    listed = root.array(SnapshotSlot.MANIFEST_FILES, MANIFEST_FILE_V1)
     return cast("npt.NDArray[np.void]", root.need(listed, "manifest_files"))
 
 
 def _manifest_files_v2(root: Table) -> npt.NDArray[np.void]:
     at = root.need(root.target(SnapshotSlot.MANIFEST_FILES_V2), "manifest_files_v2")
     buffer = root.buffer
-    listed = np.zeros(buffer.vector(at, 4)[1], _MANIFEST_FILE_V1)
+    listed = np.zeros(buffer.vector(at, 4)[1], MANIFEST_FILE_V1)
     for group in table_groups(buffer, at):
         ids = group.structs(0, ID12)
         if ids is None:
@@ -207,6 +204,7 @@ def _nodes(root: Table) -> Nodes:
             raise buffer.error("a node lacks its path")
         tables[group.rows] = group.at
         paths_at[group.rows] = vectors[0] - 4
+        buffer.spend(int(vectors[1].sum()))
     paths: list[bytes] = byte_column(buffer, paths_at).to_pylist()
     if any(path <= before for before, path in pairwise(paths)):
         raise buffer.error("its nodes are not in ascending order of their paths, or repeat")

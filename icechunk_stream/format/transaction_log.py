@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from icechunk_stream.format.columns import table_groups
-from icechunk_stream.format.flat import FlatBuffer, Table
+from icechunk_stream.format.columns import nested_groups, table_groups
+from icechunk_stream.format.flat import OFFSET_SIZE, FlatBuffer, Table
 from icechunk_stream.format.header import FileType, open_envelope
 from icechunk_stream.format.ids import ID8, NODE_ID_SIZE, OBJECT_ID_SIZE, NodeId, SnapshotId
+from icechunk_stream.format.keys import KeySpace, ascending
 from icechunk_stream.format.manifest import MAX_RANK
 from icechunk_stream.format.nodes import NodeType
 from icechunk_stream.format.paths import is_canonical
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     Ids = npt.NDArray[np.void]
     Coordinates = npt.NDArray[np.uint32]
+    Places = npt.NDArray[np.intp]
 
 
 class LogSlot(IntEnum):
@@ -84,7 +86,7 @@ def decode_transaction_log(data: bytes, key: str) -> TransactionLog:
         updated_arrays=_ids(root, LogSlot.UPDATED_ARRAYS),
         updated_groups=_ids(root, LogSlot.UPDATED_GROUPS),
         updated_chunks=MappingProxyType(_updated_chunks(root)),
-        moved_nodes=tuple(_move(table) for table in root.tables(LogSlot.MOVED_NODES)),
+        moved_nodes=_moves(root),
         spec_version=envelope.spec_version,
         written_by=envelope.written_by,
         nbytes=len(envelope.payload),
@@ -93,42 +95,79 @@ def decode_transaction_log(data: bytes, key: str) -> TransactionLog:
 
 def _ids(root: Table, slot: LogSlot) -> Ids:
     ids = cast("Ids", root.need(root.array(slot, ID8), slot.name.lower()))
-    numbers = ids.view(">u8")
-    if (numbers[1:] <= numbers[:-1]).any():
+    if not ascending(ids.view(">u8")):
         raise root.buffer.error(f"its {slot.name.lower()} are not in ascending order, or repeat")
     return ids
 
 
 def _updated_chunks(root: Table) -> dict[NodeId, Coordinates]:
-    root.need(root.target(LogSlot.UPDATED_CHUNKS), "updated_chunks")
-    updated: dict[NodeId, Coordinates] = {}
-    last = b""
-    for table in root.tables(LogSlot.UPDATED_CHUNKS):
-        node = table.need(table.struct(0, NODE_ID_SIZE), "node_id")
-        if node <= last:
-            raise root.buffer.error("its updated chunks are not in ascending order of node ids")
-        last = node
-        updated[NodeId(node)] = _coordinates(root.buffer, table.need(table.target(1), "chunks"))
-    return updated
-
-
-def _coordinates(buffer: FlatBuffer, at: int) -> Coordinates:
-    count = buffer.vector(at, 4)[1]
-    coordinates: Coordinates | None = None
+    at = root.need(root.target(LogSlot.UPDATED_CHUNKS), "updated_chunks")
+    buffer = root.buffer
+    count = buffer.vector(at, OFFSET_SIZE)[1]
+    nodes = np.zeros(count, ID8)
+    starts, counts = np.zeros(count, np.intp), np.zeros(count, np.intp)
     for group in table_groups(buffer, at):
+        ids, vectors = group.structs(0, ID8), group.vectors(1, OFFSET_SIZE)
+        if ids is None or vectors is None:
+            raise buffer.error("an array with changed chunks lacks its id or its chunks")
+        nodes[group.rows] = ids
+        starts[group.rows], counts[group.rows] = vectors
+    if not ascending(nodes.view(">u8")):
+        raise buffer.error("its updated chunks are not in ascending order of node ids, or repeat")
+    coordinates = _coordinates(buffer, starts, counts)
+    return dict(zip(map(NodeId, nodes.tolist()), coordinates, strict=True))
+
+
+def _coordinates(buffer: FlatBuffer, starts: Places, counts: Places) -> list[Coordinates]:
+    """Coordinates of every array, whose vectors of chunks begin at ``starts``."""
+    owners = np.repeat(np.arange(len(counts)), counts)
+    where, ranks = np.zeros(len(owners), np.intp), np.zeros(len(owners), np.intp)
+    for group in nested_groups(buffer, starts, counts):
         vectors = group.vectors(0, 4)
         if vectors is None:
             raise buffer.error("a changed chunk lacks its coordinates")
-        starts, counts = vectors
-        if coordinates is None:
-            if int(counts[0]) > MAX_RANK:
-                raise buffer.error(f"chunk coordinates of {int(counts[0])} dimensions")
-            coordinates = np.empty((count, int(counts[0])), np.uint32)
-        if (counts != coordinates.shape[1]).any():
-            raise buffer.error("chunk coordinates of one array differ in their rank")
-        for axis in range(coordinates.shape[1]):
-            coordinates[group.rows, axis] = buffer.words[(starts >> 2) + axis]
-    return np.empty((0, 0), np.uint32) if coordinates is None else coordinates
+        where[group.rows], ranks[group.rows] = vectors[0] >> 2, vectors[1]
+    buffer.spend(4 * int(ranks.sum()))
+    found = [np.empty((0, 0), np.uint32)] * len(counts)
+    for rank in np.unique(ranks).tolist():
+        rows = ranks == rank
+        block = _block(buffer, owners[rows], where[rows], rank)
+        arrays, sizes = np.unique(owners[rows], return_counts=True)
+        for array, end, size in zip(arrays, np.cumsum(sizes), sizes, strict=True):
+            if size != counts[array]:
+                raise buffer.error("chunk coordinates of one array differ in their rank")
+            found[array] = block[end - size : end]
+    return found
+
+
+def _block(buffer: FlatBuffer, owners: Places, where: Places, rank: int) -> Coordinates:
+    """Coordinates of one rank, of many arrays, brought into ascending order in each of them.
+
+    Readers take them for a set, and release 1.1.21 writes them in any order.
+    """
+    if rank > MAX_RANK:
+        raise buffer.error(f"chunk coordinates of {rank} dimensions")
+    block = np.empty((len(owners), 1 + rank), np.uint32)
+    block[:, 0] = owners
+    for axis in range(rank):
+        block[:, 1 + axis] = buffer.words[where + axis]
+    keys = KeySpace.within([int(top) + 1 for top in block.max(0)]).pack(block)
+    if not ascending(keys):
+        order = np.argsort(keys)
+        block = block[order]
+        if not ascending(keys[order]):
+            raise buffer.error("a changed chunk is listed twice")
+    return block[:, 1:]
+
+
+def _moves(root: Table) -> tuple[Move, ...]:
+    moves: dict[NodeId, Move] = {}
+    for table in root.tables(LogSlot.MOVED_NODES):
+        move = _move(table)
+        if move.node_id in moves:
+            raise root.buffer.error(f"the node {move.node_id} is moved twice")
+        moves[move.node_id] = move
+    return tuple(moves.values())
 
 
 def _move(table: Table) -> Move:

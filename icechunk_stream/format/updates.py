@@ -175,13 +175,13 @@ def decode_update(table: Table) -> Update:
     if read is None:
         raise table.buffer.error(f"an entry of the operations log has the unknown type {tag}")
     kind = read(table.need(table.table(1), "update_type"))
-    return Update(kind, table.scalar(2, "Q"), table.text(3))
+    return Update(kind, table.time(2), table.text(3))
 
 
 def decode_status(table: Table) -> Status:
     read_only = table.scalar(0, "B") == Availability.READ_ONLY
     availability = Availability.READ_ONLY if read_only else Availability.ONLINE
-    return Status(availability, table.scalar(1, "Q"), table.text(2))
+    return Status(availability, table.time(1), table.text(2))
 
 
 def _text(table: Table, slot: int) -> str:

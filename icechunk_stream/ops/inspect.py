@@ -181,7 +181,7 @@ def _counts(columns: RefColumns, prefix: str) -> dict[str, int]:
 
 
 def _ids(ids: np.ndarray[tuple[int], np.dtype[np.void]]) -> list[str]:
-    return [text.decode() for text in encode_ids(ids).tolist()]
+    return list(encode_ids(ids))
 
 
 def _record(record: SnapshotRecord) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from icechunk_stream.errors import InvalidInputError
@@ -83,8 +84,11 @@ class Storage(ABC):
             message = f"a concurrency of {concurrency} leaves no thread to work: give 1 or more"
             raise InvalidInputError(message)
         self._concurrency = concurrency
-        self._is_worker = threading.local()
-        self._pool = PerProcess(self._make_pool)
+        self._worker = threading.local()
+        make_pool = partial(
+            ThreadPoolExecutor, concurrency, "icechunk-storage", _mark_worker, (self._worker,)
+        )
+        self._pool = PerProcess(make_pool)
 
     @property
     def concurrency(self) -> int:
@@ -187,16 +191,10 @@ class Storage(ABC):
     def _put_item(self, item: tuple[str, BytesLike]) -> None:
         self.put(*item)
 
-    def _make_pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(self._concurrency, "icechunk-storage", self._mark_worker)
-
-    def _mark_worker(self) -> None:
-        self._is_worker.flag = True
-
     def _spread(self, act: Callable[[T], R], items: Sequence[T]) -> builtins.list[R]:
         """Run ``act`` on every item in the pool, and give the first error in their order."""
         # A worker that waited for other workers could wait for ever in a full pool.
-        if len(items) < 2 or getattr(self._is_worker, "flag", False):  # noqa: PLR2004
+        if len(items) < 2 or getattr(self._worker, "marked", False):  # noqa: PLR2004
             return [act(item) for item in items]
         futures = [self.executor.submit(act, item) for item in items]
         try:
@@ -206,3 +204,7 @@ class Storage(ABC):
             for future in futures:
                 future.cancel()
             wait(futures)
+
+
+def _mark_worker(worker: threading.local) -> None:
+    worker.marked = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from icechunk_stream.errors import ErrorKind, InvalidInputError
 from icechunk_stream.format.chunk_refs import RefKind
@@ -112,26 +113,57 @@ def ref_batches(reader: SnapshotReader, node: ArrayNode, batch_size: int) -> Ite
     """References of an array in aligned columns of at most ``batch_size`` rows."""
     for columns in reader.all_columns(node):
         for first in range(0, len(columns), batch_size):
-            rows = np.arange(first, min(first + batch_size, len(columns)))
-            yield _batch(columns, rows, reader.containers.resolve)
+            yield _batch(columns, slice(first, first + batch_size), reader.containers.resolve)
 
 
-def _batch(columns: RefColumns, rows: npt.NDArray[np.intp], resolve: Callable[[str], str]) -> Batch:
-    kinds = columns.kinds[rows]
-    paths = np.full(len(rows), "", dtype=object)
-    native, virtual = kinds == RefKind.NATIVE, kinds == RefKind.VIRTUAL
-    if native.any():
-        assert columns.chunk_ids is not None
-        paths[native] = encode_ids(columns.chunk_ids[rows[native]]).astype(str)
-    if virtual.any():
-        paths[virtual] = resolved(columns.locations(rows[virtual]).to_pylist(), resolve)
-    inline = np.flatnonzero(kinds == RefKind.INLINE)
-    inlined = {int(row): columns.inline(int(rows[row])) for row in inline}
-    lengths = columns.lengths[rows]
-    return columns.indices(rows), kinds, paths.tolist(), columns.offsets[rows], lengths, inlined
+def _batch(columns: RefColumns, rows: slice, resolve: Callable[[str], str]) -> Batch:
+    kinds = columns.kinds[rows].copy()
+    rows_of = {kind: rows.start + np.flatnonzero(kinds == kind) for kind in RefKind}
+    inlined = {int(row) - rows.start: columns.inline(int(row)) for row in rows_of[RefKind.INLINE]}
+    offsets, lengths = columns.offsets[rows].copy(), columns.lengths[rows].copy()
+    found = [
+        (of_kind - rows.start, _paths(columns, kind, of_kind, resolve))
+        for kind, of_kind in rows_of.items()
+        if len(of_kind)
+    ]
+    return columns.indices(rows), kinds, _in_order(found), offsets, lengths, inlined
 
 
-def resolved(locations: list[str], resolve: Callable[[str], str]) -> list[str]:
+def _paths(
+    columns: RefColumns,
+    kind: RefKind,
+    rows: npt.NDArray[np.intp],
+    resolve: Callable[[str], str],
+) -> npt.NDArray[np.object_]:
+    """Chunk ids, locations or empty strings, by the kind that all the rows are of."""
+    match kind:
+        case RefKind.NATIVE:
+            assert columns.chunk_ids is not None
+            return encode_ids(columns.chunk_ids[rows])
+        case RefKind.VIRTUAL:
+            return resolved(columns.locations(rows), resolve)
+        case RefKind.INLINE:
+            return np.full(len(rows), "", dtype=object)
+
+
+def _in_order(
+    parts: list[tuple[npt.NDArray[np.intp], npt.NDArray[np.object_]]],
+) -> list[str]:
+    """Values that belong at places, put there; mostly one part has all of them."""
+    if len(parts) == 1:
+        only: list[str] = parts[0][1].tolist()
+        return only
+    values = np.empty(sum(len(places) for places, _ in parts), dtype=object)
+    for places, part in parts:
+        values[places] = part
+    ordered: list[str] = values.tolist()
+    return ordered
+
+
+def resolved(locations: pa.Array, resolve: Callable[[str], str]) -> npt.NDArray[np.object_]:
     """Absolute locations; each distinct one is resolved once."""
-    absolute = {location: resolve(location) for location in dict.fromkeys(locations)}
-    return [absolute[location] for location in locations]
+    if not pa.types.is_dictionary(locations.type):
+        locations = locations.cast(pa.large_string()).dictionary_encode()
+    absolute = [resolve(location) for location in locations.dictionary.to_pylist()]
+    chosen: npt.NDArray[np.object_] = np.array(absolute, dtype=object)[locations.indices]
+    return chosen

@@ -36,7 +36,7 @@ class Containers:
         self._by_name = {container.name: container for container in usable if container.name}
         # The longest prefix comes first, so that the first match is the closest one.
         self._prefixes = sorted(
-            (container.url_prefix for container in usable), key=len, reverse=True
+            (_with_slash(container.url_prefix) for container in usable), key=len, reverse=True
         )
         self._granted = {_with_slash(url): url for url in authorization.prefixes}
 
@@ -52,7 +52,7 @@ class Containers:
                 " repository's configuration does not have"
             )
             raise InvalidInputError(message, ErrorKind.NO_CONTAINER_FOR_VIRTUAL_CHUNK)
-        return container.url_prefix + rest
+        return _with_slash(container.url_prefix) + rest
 
     def grant(self, location: str) -> Grant:
         """The authorised container of an absolute location."""
@@ -76,7 +76,7 @@ class Containers:
 
 def _is_prefix(url_prefix: str) -> bool:
     scheme, separator, rest = url_prefix.partition("://")
-    return bool(scheme and separator and rest) and url_prefix.endswith("/")
+    return bool(scheme and separator and rest)
 
 
 def _with_slash(url: str) -> str:

@@ -24,7 +24,7 @@ time.sleep(600)
 def _sum(path: Path) -> int:
     session = ic.Repository.open(ic.local_filesystem_storage(path)).readonly_session("main")
     array = zarr.open_array(session.store, path="group1/small_chunks", mode="r")
-    return int(array[...].sum())  # type: ignore[union-attr, arg-type]
+    return int(array[...].sum())  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("folders", [["r", "s", "a", "m", "c"], ["r", "s"]])

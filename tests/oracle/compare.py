@@ -1,23 +1,26 @@
-"""The first difference of two dumps, as a path and two values."""
+"""The differences of two dumps, each as a path and two values."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _SHOWN = 600
+_ABSENT = "<absent>"
 
 
-def first_difference(
+def differences(
     expected: Any, found: Any, optional: frozenset[str] = frozenset(), path: str = "$"
-) -> str | None:
-    """Say where the dumps differ first, or None. An optional key may be on one side only."""
+) -> Iterator[str]:
+    """Say where the dumps differ. A key of ``optional`` may be on one side only."""
     if isinstance(expected, dict) and isinstance(found, dict):
-        return _dict_difference(expected, found, optional, path)
-    if isinstance(expected, list) and isinstance(found, list):
-        return _list_difference(expected, found, optional, path)
-    if same_scalar(expected, found):
-        return None
-    return _report(path, expected, found)
+        yield from _dict_differences(expected, found, optional, path)
+    elif isinstance(expected, list) and isinstance(found, list):
+        yield from _list_differences(expected, found, optional, path)
+    elif not same_scalar(expected, found):
+        yield _report(path, expected, found)
 
 
 def same_scalar(expected: Any, found: Any) -> bool:
@@ -32,35 +35,28 @@ def same_scalar(expected: Any, found: Any) -> bool:
 def assert_same(
     expected: Any, found: Any, names: tuple[str, str], optional: frozenset[str] = frozenset()
 ) -> None:
-    difference = first_difference(expected, found, optional)
+    __tracebackhide__ = True
+    difference = next(differences(expected, found, optional), None)
     assert difference is None, f"{names[0]} (first) and {names[1]} (second) differ at {difference}"
 
 
-def _dict_difference(
+def _dict_differences(
     expected: dict[Any, Any], found: dict[Any, Any], optional: frozenset[str], path: str
-) -> str | None:
-    one_sided = (expected.keys() ^ found.keys()) - optional
-    if one_sided:
-        key = min(one_sided, key=str)
-        return _report(f"{path}.{key}", expected.get(key, "<absent>"), found.get(key, "<absent>"))
+) -> Iterator[str]:
+    for key in sorted((expected.keys() ^ found.keys()) - optional, key=str):
+        yield _report(f"{path}.{key}", expected.get(key, _ABSENT), found.get(key, _ABSENT))
     for key, value in expected.items():
         if key in found:
-            inner = first_difference(value, found[key], optional, f"{path}.{key}")
-            if inner is not None:
-                return inner
-    return None
+            yield from differences(value, found[key], optional, f"{path}.{key}")
 
 
-def _list_difference(
+def _list_differences(
     expected: list[Any], found: list[Any], optional: frozenset[str], path: str
-) -> str | None:
+) -> Iterator[str]:
     for number, (left, right) in enumerate(zip(expected, found, strict=False)):
-        inner = first_difference(left, right, optional, f"{path}[{number}]")
-        if inner is not None:
-            return inner
-    if len(expected) == len(found):
-        return None
-    return _report(f"{path} (lengths {len(expected)}, {len(found)})", expected, found)
+        yield from differences(left, right, optional, f"{path}[{number}]")
+    if len(expected) != len(found):
+        yield _report(f"{path} (lengths {len(expected)}, {len(found)})", expected, found)
 
 
 def _report(path: str, expected: Any, found: Any) -> str:

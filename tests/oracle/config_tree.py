@@ -95,6 +95,15 @@ def config_tree(value: Any) -> Any:
     return _object_tree(value)
 
 
+def restricted(effective: Any, stored: Any) -> Any:
+    """The settings in force, as far as the stored configuration sets them."""
+    if not isinstance(stored, dict) or not isinstance(effective, dict):
+        return effective
+    return {
+        key: restricted(effective[key], value) for key, value in stored.items() if value is not None
+    }
+
+
 def _object_tree(value: Any) -> Any:
     fields = _FIELDS.get(type(value).__name__)
     if fields is not None:
@@ -105,6 +114,7 @@ def _object_tree(value: Any) -> Any:
 
 
 def _variant_tree(value: Any) -> list[Any]:
-    """A variant of a union: its name and its values, in order."""
-    name = type(value).__name__.rsplit("_", 1)[-1]
+    """A variant of a union: its name and its values, in order. The libraries decorate the names."""
+    name = type(value).__name__.rsplit("_", 1)[-1].removeprefix("Preload").removeprefix("Split")
+    name = name.removesuffix("Store").removesuffix("Dimension")
     return [name, *(config_tree(getattr(value, arg)) for arg in value.__match_args__)]

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.oracle.config_tree import CONFIG_KEYS, config_tree
+from tests.oracle.config_tree import CONFIG_KEYS, config_tree, restricted
 from tests.oracle.outcomes import is_failure, outcome, plain_time
 from tests.oracle.session_dump import dump_session
 
@@ -69,20 +69,16 @@ def _stored(location: str | Path, room: str) -> list[str]:
 
 def _settings(ic: Any, repository: Any, location: str | Path) -> dict[str, Any]:
     storage = ic.local_filesystem_storage(str(location))
+    stored = config_tree(ic.Repository.fetch_config(storage))
     dumped = {
         "exists": ic.Repository.exists(storage),
-        "config": outcome(lambda: _without_storage(config_tree(repository.config))),
-        "stored_config": outcome(lambda: config_tree(ic.Repository.fetch_config(storage))),
+        "stored_config": stored,
+        "config": restricted(config_tree(repository.config), {} if stored is None else stored),
     }
     if hasattr(repository, "spec_version"):
         dumped["spec_version"] = int(repository.spec_version)
         dumped["stored_spec_version"] = int(ic.Repository.fetch_spec_version(storage))
     return dumped
-
-
-def _without_storage(config: dict[str, Any]) -> dict[str, Any]:
-    """Each library fills in its own backend defaults; what is stored is compared apart."""
-    return {name: value for name, value in config.items() if name != "storage"}
 
 
 def _refs(repository: Any) -> dict[str, Any]:

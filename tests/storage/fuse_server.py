@@ -43,6 +43,7 @@ class FuseServer:
     def __init__(self, failures: dict[int, int]) -> None:
         self.failures = failures
         self.armed = False
+        self.written: set[int] = set()
         self.nodes = {ROOT: Node(stat.S_IFDIR | 0o755)}
         self.calls: dict[int, Callable[[int, bytes], bytes]] = {
             INIT: lambda _, body: initial(body),
@@ -65,7 +66,9 @@ class FuseServer:
         self.calls |= dict.fromkeys((RELEASE, RELEASEDIR, FSYNC, FSYNCDIR, FLUSH), lambda *_: b"")
 
     def answer(self, opcode: int, node: int, body: bytes) -> tuple[int, bytes]:
-        if self.armed and opcode in self.failures:
+        # Closing a file that was only read does not fail.
+        idle = opcode == FLUSH and node not in self.written
+        if self.armed and opcode in self.failures and not idle:
             return -self.failures[opcode], b""
         call = self.calls.get(opcode)
         if call is None:
@@ -148,6 +151,8 @@ class FuseServer:
 
     def write(self, number: int, body: bytes) -> bytes:
         offset, size = Struct("<QI").unpack_from(body, 8)
+        if self.armed:
+            self.written.add(number)
         self.nodes[number].data[offset : offset + size] = body[40 : 40 + size]
         return Struct("<II").pack(size, 0)
 
@@ -196,10 +201,10 @@ def serve(device: int, server: FuseServer) -> None:
 
 
 def main(target: str, *failures: str) -> None:
-    chosen = dict(map(int, failure.split(":")) for failure in failures)
+    pairs = [failure.split(":") for failure in failures]
     device = mount(target)
     print("ready", flush=True)
-    serve(device, FuseServer(chosen))
+    serve(device, FuseServer({int(opcode): int(number) for opcode, number in pairs}))
 
 
 if __name__ == "__main__":

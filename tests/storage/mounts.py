@@ -29,12 +29,13 @@ def mounted_fuse(target: Path, failures: dict[int, int]) -> Iterator[Path]:
     """A file system without links or with another failure, once its ``armed`` directory exists."""
     target.mkdir()
     chosen = [f"{opcode}:{number}" for opcode, number in failures.items()]
-    command = [sys.executable, FUSE_SERVER, target, *chosen]
+    command = [sys.executable, str(FUSE_SERVER), str(target), *chosen]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         assert server.stdout.readline() == b"ready\n"
         try:
             yield target
         finally:
+            # Killed, it lets go of descriptors that are still open below the target.
+            server.kill()
             subprocess.run(["umount", "-l", target], check=True)
-            server.wait(30)

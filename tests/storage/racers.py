@@ -11,14 +11,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
-from icechunk_stream.storage import Durability, Fetched, LocalStorage, LostRace, ReadRequest
+from icechunk_stream.storage import (
+    Durability,
+    Fetched,
+    LocalStorage,
+    LostRace,
+    MemoryStorage,
+    ReadRequest,
+)
 from icechunk_stream.testing.storage_contract import create, fetch, increment, update
 
 PROCESSES = 8
-PAYLOADS = (b"A" * 3_000_000, b"B" * 3_500_000)
+PAYLOADS = (b"A" * 2_000_000, b"B" * 2_500_000)
 ROOT = Path(__file__).parents[2]
 
 
@@ -71,7 +80,7 @@ def creations(storage: LocalStorage) -> Any:
         barrier.wait(60)
         return storage.put_if(key, str(me).encode(), None) != LostRace()
 
-    wins = in_processes([lambda me=me: race(me) for me in range(PROCESSES)])
+    wins = in_processes([partial(race, me) for me in range(PROCESSES)])
     return wins, [int(storage.get(f"refs/tag.{number}/ref.json")) for number in range(100)]
 
 
@@ -105,26 +114,53 @@ def kills(storage: LocalStorage) -> Any:
     """Kill writers at many moments; what the objects were each time, and what was left behind."""
     for key in ("repo", "snapshots/A"):
         create(storage, key, PAYLOADS[0])
-    states = [after_a_kill(storage, 0.001 + 0.0007 * number) for number in range(35)]
-    staged = [name for name in os.listdir(storage.path) if name.startswith("tmp#")]
-    return states, len(staged), [info.key for info in storage.list()]
+    states = [after_a_kill(storage, number) for number in range(35)]
+    return states, len(staged_files(storage.path)), [info.key for info in storage.list()]
 
 
-def after_a_kill(storage: LocalStorage, delay: float) -> list[str]:
-    child, reader = forked(lambda: write_for_ever(storage))
-    time.sleep(delay)
+def after_a_kill(storage: LocalStorage, number: int) -> list[str]:
+    """Let a writer write some objects, kill it soon after, and look."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        write_for_ever(storage, writer)
+    os.read(reader, 1)
+    for _ in range(number % 4):
+        os.read(reader, 1)
+    if number % 3:
+        wait_for_a_staged_file(storage.path)
+    else:
+        time.sleep(0.0002 * number)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     os.close(reader)
-    update(storage, "repo", PAYLOADS[0], fetch(storage, "repo").version)
-    return [seen(fetch(storage, "repo").data), seen(storage.get("snapshots/A"))]
+    os.close(writer)
+    found = fetch(storage, "repo")
+    state = [seen(found.data), seen(storage.get("snapshots/A"))]
+    # The dead writer's lock is free, and what it left in its way does no harm.
+    update(storage, "repo", PAYLOADS[0], found.version)
+    return state
 
 
-def write_for_ever(storage: LocalStorage) -> None:
+def wait_for_a_staged_file(root: Path) -> None:
+    """Until a writer is in the middle of a write."""
+    before = staged_files(root)
+    while staged_files(root) <= before:
+        pass
+
+
+def staged_files(root: Path) -> set[str]:
+    folders = (root, root / "snapshots")
+    return {name for folder in folders for name in os.listdir(folder) if name.startswith("tmp#")}
+
+
+def write_for_ever(storage: LocalStorage, progress: int) -> None:
     while True:
         for payload in reversed(PAYLOADS):
             update(storage, "repo", payload, fetch(storage, "repo").version)
+            os.write(progress, b".")
             storage.put("snapshots/A", payload)
+            os.write(progress, b".")
 
 
 def seen(data: bytes) -> str:
@@ -152,6 +188,31 @@ def fork_then_use(storage: LocalStorage) -> Any:
     return found, all(not task.cancelled() for task in slow), storage.get("repo").decode()
 
 
+def memory_forked_amid_a_write(_: LocalStorage) -> Any:
+    """A child that was forked while another thread held the lock writes on, to its own copy."""
+    storage = MemoryStorage()
+    storage.put("a", b"parent")
+    held, done = Event(), Event()
+
+    def hold() -> None:
+        with storage._lock.value:
+            held.set()
+            done.wait(60)
+
+    thread = Thread(target=hold)
+    thread.start()
+    held.wait(60)
+
+    def use() -> str:
+        storage.put("a", b"child")
+        return storage.get("a").decode()
+
+    found = in_processes([use])
+    done.set()
+    thread.join()
+    return found, storage.get("a").decode()
+
+
 def main(name: str, path: str, durability: Durability) -> None:
     scenarios: dict[str, Callable[[LocalStorage], Any]] = {
         "increments": increments,
@@ -159,6 +220,7 @@ def main(name: str, path: str, durability: Durability) -> None:
         "replacements": replacements,
         "kills": kills,
         "fork_then_use": fork_then_use,
+        "memory_forked_amid_a_write": memory_forked_amid_a_write,
     }
     print(json.dumps(scenarios[name](LocalStorage(path, durability=durability))))
 

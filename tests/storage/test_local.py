@@ -1,6 +1,8 @@
+import gc
 import os
 import pickle
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from icechunk_stream.storage import (
     LocalStorage,
     LostRace,
     Missing,
+    ReadRequest,
     Storage,
     local_filesystem_storage,
 )
@@ -124,6 +127,39 @@ def test_a_repository_that_was_replaced_is_found(tmp_path: Path) -> None:
         storage.get("chunks/A")
 
 
+def test_a_storage_that_is_let_go_closes_its_directories_and_threads(tmp_path: Path) -> None:
+    def use() -> None:
+        storage = LocalStorage(tmp_path)
+        storage.put_many([(f"{number}/A", b"") for number in range(100)])
+        assert (
+            storage.get_many([ReadRequest(f"{number}/A") for number in range(100)]) == [b""] * 100
+        )
+        assert 0 < len(open_below(tmp_path)) < 70
+        threads.extend(storage_threads() - before)
+
+    before, threads = storage_threads(), list[threading.Thread]()
+    gc.disable()
+    try:
+        use()
+    finally:
+        gc.enable()
+    assert threads
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert open_below(tmp_path) == []
+
+
+def open_below(root: Path) -> list[str]:
+    """What this process has open below a directory."""
+    links = [str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    return [link for link in links if link.startswith(str(root))]
+
+
+def storage_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if "icechunk-storage" in thread.name}
+
+
 def test_content_changed_in_place_is_another_version(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
     version = create(storage, "repo", b"old")
@@ -204,7 +240,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     fsync, rename, link = os.fsync, os.rename, os.link
 
     def recorded_fsync(fd: int) -> None:
-        calls.append("fsync directory" if os.path.isdir(f"/dev/fd/{fd}") else "fsync file")
+        calls.append("fsync directory" if Path(f"/dev/fd/{fd}").is_dir() else "fsync file")
         fsync(fd)
 
     def recorded_rename(*arguments: Any, **options: Any) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from icechunk_stream.errors import ErrorKind, StorageError
-from icechunk_stream.storage import LocalStorage, Storage, Version
+from icechunk_stream.storage import LocalStorage, Storage, Version, Written
 from icechunk_stream.testing.storage_contract import create, fetch, keys, update
 from tests.storage import fuse_server as fuse
 from tests.storage.mounts import mounted_fuse, mounted_tmpfs, remount_read_only
@@ -98,9 +98,10 @@ def test_a_full_disk_has_no_room_for_a_backup(full: Path) -> None:
 
 
 def test_a_disk_without_inodes_keeps_the_old_bytes(tmp_path: Path) -> None:
-    with mounted_tmpfs(tmp_path / "full", "size=1m,nr_inodes=2") as target:
+    with mounted_tmpfs(tmp_path / "full", "size=1m,nr_inodes=3") as target:
         storage = LocalStorage(target)
         version = create(storage, "repo", SMALL)
+        (target / "last").mkdir()
         with pytest.raises(StorageError, match="free space or inodes"):
             storage.put_if("repo", b"newer", version)
         assert storage.get("repo") == SMALL
@@ -168,7 +169,7 @@ def test_all_but_creation_works_without_links(tmp_path: Path) -> None:
         storage.put("repo", SMALL)
         version = update(storage, "repo", b"newer", fetch(storage, "repo").version)
         storage.put_many([("chunks/A", SMALL), ("chunks/B", SMALL)])
-        assert storage.copy_if("repo", "overwritten/1", version)
+        assert isinstance(storage.copy_if("repo", "overwritten/1", version), Written)
         assert storage.delete_many(["chunks/A"]) == []
         assert keys(storage) == ["chunks/B", "overwritten/1", "repo"]
 
