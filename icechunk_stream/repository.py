@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from icechunk_stream.assets import Assets, CacheLimits
@@ -310,14 +311,18 @@ class Repository:
         return ()
 
     def _updates(self, info: RepoInfo | None) -> Iterator[Update]:
+        """The log page by page; the newest entry of an earlier page is told where it lies."""
         seen: set[str] = set()
+        backup: str | None = None
         while info is not None:
-            yield from (public_update(update) for update in info.updates())
-            before = info.repo_before_updates
-            if before is None or before in seen:
+            for number, update in enumerate(info.updates()):
+                public = public_update(update)
+                yield public if number else replace(public, backup_path=backup)
+            backup = info.repo_before_updates
+            if backup is None or backup in seen:
                 return
-            seen.add(before)
-            info = self._assets.backup(before)
+            seen.add(backup)
+            info = self._assets.backup(backup)
 
 
 def _resolve(

@@ -35,5 +35,6 @@ def check_box(columns: RefColumns, node: ArrayNode, number: int) -> None:
     for (low, high), least, bound in zip(box, columns.lowest, bounds, strict=True):
         if not low <= least <= bound <= high:
             raise FormatError(f"chunk indices of {node.path} are outside of its extents", key=key)
-    if any(bound > chunks for bound, chunks in zip(bounds, node.grid, strict=True)):
+    # Release 1.x kept a chunk at index 0 of an axis without length.
+    if any(bound > max(chunks, 1) for bound, chunks in zip(bounds, node.grid, strict=True)):
         raise FormatError(f"chunk indices of {node.path} are beyond its grid", key=key)

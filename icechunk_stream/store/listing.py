@@ -81,10 +81,10 @@ def directory(reader: SnapshotReader, prefix: str) -> list[str]:
 
 
 def _children(reader: SnapshotReader, path: str) -> list[str]:
+    """Names of nodes directly below: a folder that only a deeper node implies is none."""
     start = len(path) if path == "/" else len(path) + 1
-    below = (node.path for node in reader.snapshot.nodes.below(path) if len(node.path) >= start)
-    names = (below_path[start:].partition("/")[0] for below_path in below)
-    return list(dict.fromkeys(name for name in names if name))
+    names = (node.path[start:] for node in reader.snapshot.nodes.below(path))
+    return [name for name in names if name and "/" not in name]
 
 
 def _chunk_folder(reader: SnapshotReader, path: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,7 +67,9 @@ def _node_path(key: str) -> str | None:
 
 
 def _members(store: Any) -> list[str]:
-    return sorted(name for name, _ in zarr.open_group(store, mode="r").members(max_depth=None))
+    """What zarr finds; it warns of names with backslashes, which it takes for slashes."""
+    with warnings.catch_warnings(action="ignore"):
+        return sorted(name for name, _ in zarr.open_group(store, mode="r").members(max_depth=None))
 
 
 def _node(session: Any, path: str, document: Any) -> dict[str, Any]:
