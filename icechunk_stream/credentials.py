@@ -37,7 +37,9 @@ class S3Credentials:
 
 @dataclass(frozen=True, slots=True)
 class S3FromEnv(S3Credentials):
-    """The ambient chain: environment, profile, instance."""
+    """The ambient chain: environment, profile (that of the environment, or this one), instance."""
+
+    profile: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +109,9 @@ def s3_anonymous_credentials() -> S3Anonymous:
     return S3Anonymous()
 
 
-def s3_from_env_credentials() -> S3FromEnv:
-    """The ambient chain: environment, profile, instance."""
-    return S3FromEnv()
+def s3_from_env_credentials(profile: str | None = None) -> S3FromEnv:
+    """The ambient chain: environment, profile (that of the environment, or this one), instance."""
+    return S3FromEnv(profile)
 
 
 def s3_refreshable_credentials(

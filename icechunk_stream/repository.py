@@ -80,9 +80,10 @@ class Repository:
         """
         found = require_repository(storage)
         stored = found.config or RepositoryConfig()
-        merged = with_defaults(stored if config is None else stored.merge(config))
-        assert merged.caching is not None
-        assets = Assets(storage, CacheLimits.of(merged.caching))
+        merged = stored if config is None else stored.merge(config)
+        caching = with_defaults(merged).caching
+        assert caching is not None
+        assets = Assets(storage, CacheLimits.of(caching))
         authorization = Authorization(dict(authorize_virtual_chunk_access or {}))
         return cls(assets, found.spec_version, merged, authorization)
 
@@ -118,7 +119,7 @@ class Repository:
 
     @property
     def config(self) -> RepositoryConfig:
-        """Settings in force: those given on opening, then the stored ones, then the defaults."""
+        """Settings given on opening, then the stored ones; None is the default."""
         return self._config
 
     @property

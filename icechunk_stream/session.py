@@ -11,10 +11,10 @@ from icechunk_stream.format.chunk_refs import InlineChunk, NativeChunk, RefKind,
 from icechunk_stream.format.nodes import ArrayNode
 from icechunk_stream.in_thread import in_thread, iterate_in_thread
 from icechunk_stream.info import ChunkType, SessionMode
-from icechunk_stream.store.listing import resolved
 from icechunk_stream.reading import SnapshotReader
 from icechunk_stream.store import IcechunkStore
 from icechunk_stream.store.keys import normal_path
+from icechunk_stream.store.listing import resolved
 from icechunk_stream.virtual.containers import Containers
 
 if TYPE_CHECKING:

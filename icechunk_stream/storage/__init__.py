@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 from icechunk_stream.storage.base import Storage, check_key
 from icechunk_stream.storage.local import Durability, LocalStorage
 from icechunk_stream.storage.memory import MemoryStorage
+from icechunk_stream.storage.probe import probe_conditional_writes
+from icechunk_stream.storage.s3 import S3Storage
+from icechunk_stream.storage.s3_factories import r2_storage, s3_storage, tigris_storage
+from icechunk_stream.storage.s3_settings import S3Access
 from icechunk_stream.storage.values import (
     ByteRange,
     BytesLike,
@@ -44,6 +48,8 @@ __all__ = [
     "NotModified",
     "ObjectInfo",
     "ReadRequest",
+    "S3Access",
+    "S3Storage",
     "Span",
     "Storage",
     "Version",
@@ -52,7 +58,11 @@ __all__ = [
     "check_key",
     "in_memory_storage",
     "local_filesystem_storage",
+    "probe_conditional_writes",
+    "r2_storage",
     "resolve_range",
+    "s3_storage",
+    "tigris_storage",
 ]
 
 

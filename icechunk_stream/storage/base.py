@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import builtins
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from icechunk_stream.config import StorageSettings
     from icechunk_stream.storage.values import (
         ByteRange,
         BytesLike,
@@ -155,6 +156,14 @@ class Storage(ABC):
         for key in checked:
             check_key(key)
         return self._delete_many(checked)
+
+    def with_settings(self, settings: StorageSettings) -> Storage:  # noqa: ARG002
+        """The same storage, with these settings where its own ones leave a gap, if it has any."""
+        return self
+
+    def with_pickled_credentials(self) -> Storage:
+        """The same storage, whose pickles carry its secrets, if it has any."""
+        return self
 
     @abstractmethod
     def _get(self, key: str, byte_range: ByteRange | None) -> bytes: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakSet
 
@@ -24,6 +25,33 @@ class PerProcess(Generic[T]):
 
     def renew(self) -> None:
         self.value = self._make()
+
+
+class LazyPerProcess(Generic[T]):
+    """A value that each process makes when it first needs it; one thread makes it."""
+
+    __slots__ = ("_make", "_slot")
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._slot: PerProcess[_Slot[T]] = PerProcess(_Slot)
+
+    @property
+    def value(self) -> T:
+        slot = self._slot.value
+        if not slot.values:
+            with slot.lock:
+                if not slot.values:
+                    slot.values.append(self._make())
+        return slot.values[0]
+
+
+class _Slot(Generic[T]):
+    __slots__ = ("lock", "values")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.values: list[T] = []
 
 
 _living: WeakSet[PerProcess[Any]] = WeakSet()

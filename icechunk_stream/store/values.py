@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from icechunk_stream.store.byte_ranges import chunk_range, document_range
 from icechunk_stream.errors import ErrorKind, NodeNotFoundError
 from icechunk_stream.format.chunk_refs import InlineChunk, NativeChunk, VirtualChunk
 from icechunk_stream.format.nodes import ArrayNode
-from icechunk_stream.store.listing import nodes_below
+from icechunk_stream.store.byte_ranges import chunk_range, document_range
 from icechunk_stream.store.keys import ChunkKey, MetadataKey, ZarrV2Key
+from icechunk_stream.store.listing import nodes_below
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest

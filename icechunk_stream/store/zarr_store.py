@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from zarr.abc.store import Store
 from zarr.core.buffer import default_buffer_prototype
 
-from icechunk_stream.store.byte_ranges import chunk_range
 from icechunk_stream.errors import ErrorKind, InvalidInputError, ReadOnlyError
 from icechunk_stream.format.nodes import ArrayNode
-from icechunk_stream.store.listing import directory, key_batches, ref_batches
+from icechunk_stream.store.byte_ranges import chunk_range
 from icechunk_stream.store.keys import ChunkKey, MetadataKey, ZarrV2Key, normal_path, parse_key
+from icechunk_stream.store.listing import directory, key_batches, ref_batches
 from icechunk_stream.store.values import (
     chunk_bytes,
     chunk_payload,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
     from zarr.core.buffer import Buffer, BufferPrototype
 
-    from icechunk_stream.store.listing import Batch
     from icechunk_stream.reading import SnapshotReader
+    from icechunk_stream.store.listing import Batch
 
     T = TypeVar("T")
 

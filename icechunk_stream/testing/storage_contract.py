@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Barrier
+from typing import ClassVar
 
 import pytest
 
@@ -123,6 +124,9 @@ def _version(outcome: Written | LostRace) -> Version:
 
 class StorageContract:
     """What every backend does. A subclass gives an empty storage to each test."""
+
+    versions_come_back: ClassVar[bool] = False
+    """Whether the version of an object is made from its bytes, as the ETags of S3 are."""
 
     @pytest.fixture
     def storage(self) -> Storage:
@@ -270,8 +274,12 @@ class StorageContract:
         first = create(storage, "repo", b"A")
         second = update(storage, "repo", b"B", first)
         third = update(storage, "repo", b"A", second)
-        assert len({first, second, third}) == 3
-        assert storage.put_if("repo", b"C", first) == LostRace()
+        if self.versions_come_back:
+            assert first == third != second
+            assert storage.put_if("repo", b"C", second) == LostRace()
+        else:
+            assert len({first, second, third}) == 3
+            assert storage.put_if("repo", b"C", first) == LostRace()
 
     def test_a_known_version_is_not_sent_again(self, storage: Storage) -> None:
         version = create(storage, "repo", b"first")

@@ -20,6 +20,6 @@ def fixtures() -> Path:
 @pytest.fixture(params=["test-repo-v1", "test-repo-v2"])
 def fixture_repository(request: pytest.FixtureRequest, fixtures: Path, tmp_path: Path) -> Path:
     """A copy of a repository with branches, tags, and chunks of every kind."""
-    path = tmp_path / request.param
+    path = tmp_path / str(request.param)
     shutil.copytree(fixtures / request.param, path)
     return path

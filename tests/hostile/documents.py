@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tests.hostile.raw import (
     Field,
@@ -21,7 +21,7 @@ from tests.hostile.raw import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 # Slots that the format requires, by kind of table.
 REQUIRED: dict[str, set[int]] = {
@@ -147,7 +147,9 @@ def array(
     return _node(path, node, DOCUMENT, 1, data)
 
 
-def array_v1(path: str, node: int = 8, shape: Sequence[tuple[int, int]] = ((4, 2), (6, 2))) -> Table:
+def array_v1(
+    path: str, node: int = 8, shape: Sequence[tuple[int, int]] = ((4, 2), (6, 2))
+) -> Table:
     """An array of spec v1; the shape gives length and chunk length of every dimension."""
     data = array_data([[(0, 2), (0, 3)]], ("x", None))
     data.kind = "ArrayNodeData v1"
@@ -227,11 +229,14 @@ def every_snapshot_v1() -> Table:
 
 
 def log(
-    updated: Sequence[Table] = (), moves: Sequence[Table] = (), **more: Field
+    updated: Sequence[Table] = (),
+    moves: Sequence[Table] = (),
+    ids: Mapping[int, Field] | None = None,
 ) -> Table:
+    """A transaction log; ``ids`` replaces lists of node ids by slot."""
     fields: dict[int, Field] = {slot: ids8(10 * slot, 10 * slot + 1) for slot in range(1, 7)}
     fields |= {0: id12(1), 7: Offsets(updated), 8: Offsets(moves)}
-    return Table("TransactionLog", fields | {int(slot[1:]): at for slot, at in more.items()})
+    return Table("TransactionLog", fields | dict(ids or {}))
 
 
 def updated_chunks(node: int, *indices: Sequence[int]) -> Table:
@@ -250,7 +255,8 @@ def every_log() -> Table:
 
 # -- the repo object -------------------------------------------------------------------------------
 
-_UPDATES: list[tuple[int, str, dict[int, Field]]] = [
+_Update: TypeAlias = "tuple[int, str, dict[int, Field]]"
+_UPDATES: list[_Update] = [
     (1, "RepoInitialized", {}),
     (2, "RepoMigrated", {0: u8(1), 1: u8(2)}),
     (3, "ConfigChanged", {}),
@@ -271,7 +277,7 @@ _UPDATES: list[tuple[int, str, dict[int, Field]]] = [
 
 def updates() -> list[Table]:
     """An entry of the operations log of every kind."""
-    kinds = [*_UPDATES, (16, "RepoStatusChanged", {0: status()})]
+    kinds: list[_Update] = [*_UPDATES, (16, "RepoStatusChanged", {0: status()})]
     return [update(tag, Table(kind, dict(fields))) for tag, kind, fields in kinds]
 
 

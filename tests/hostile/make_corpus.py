@@ -1,7 +1,7 @@
 """Writes the small objects that the hostile tests start from: ``python make_corpus.py FOLDER``.
 
 The objects are kept in the repository, so that a seed names the same mutant on every machine.
-Needs icechunk 2.3.0. Those named ``old`` are files of the icechunk project's test data (Apache-2.0):
+Needs icechunk 2.3.0. Those named ``old`` are test data of the icechunk project (Apache-2.0):
 releases before 2.3 wrote frames that do not state their content size.
 """
 
@@ -55,10 +55,12 @@ def _make(root: Path, spec_version: int) -> list[str]:
     return ids
 
 
-def _first(repository: icechunk.Repository) -> str:
+def _first(repository: icechunk.Repository) -> Any:
     session = repository.writable_session("main")
     root = zarr.group(store=session.store, attributes={"title": "é", "n": [1, 2.5, None, True]})
-    array(root, "grid", (4, 5), (1, 2), dimension_names=("x", None))[:] = np.arange(20).reshape(4, 5)
+    array(root, "grid", (4, 5), (1, 2), dimension_names=("x", None))[:] = np.arange(20).reshape(
+        4, 5
+    )
     array(root, "point", (), ())[...] = 7
     array(root, "empty", (0, 3), (1, 2))
     group = root.create_group("deep/er", attributes={})
@@ -88,11 +90,12 @@ def _virtual(store: icechunk.IcechunkStore, path: str, count: int) -> None:
     store.set_virtual_refs(path, specs)
 
 
-def _second(repository: icechunk.Repository) -> str:
+def _second(repository: icechunk.Repository) -> Any:
     session = repository.writable_session("main")
     root = zarr.open_group(session.store)
-    root["grid"][0, 0] = 99
-    root["grid"].resize((3, 5))
+    grid: Any = root["grid"]
+    grid[0, 0] = 99
+    grid.resize((3, 5))
     root.attrs["title"] = "second"
     del root["empty"]
     del root["deep/er"]
@@ -100,7 +103,7 @@ def _second(repository: icechunk.Repository) -> str:
     return session.commit("second")
 
 
-def _moves(repository: icechunk.Repository) -> str:
+def _moves(repository: icechunk.Repository) -> Any:
     session = repository.rearrange_session("main")
     session.move("/new", "/newer")
     session.move("/mixed", "/newer/mixed")
@@ -132,9 +135,9 @@ def _history(repository: icechunk.Repository, ids: list[str]) -> None:
     snapshot = next(iter(repository.ancestry(snapshot_id=last)))
     repository.expire_snapshots(snapshot.written_at)
     repository.garbage_collect(datetime(2000, 1, 1, tzinfo=UTC))
-    repository.set_status(icechunk.RepoStatus(
-            icechunk.RepoAvailability.read_only, limited_availability_reason="why"
-        ))
+    repository.set_status(
+        icechunk.RepoStatus(icechunk.RepoAvailability.read_only, limited_availability_reason="why")
+    )
 
 
 def _keep(root: Path, folder: Path, name: str, ids: list[str]) -> None:

@@ -164,11 +164,13 @@ def _reserve(layout: Flat, part: Part, shared: dict[bytes, int]) -> None:
             _reserve_table(layout, part, shared)
         case Octets(data, item_size, alignment, count):
             claimed = len(data) // item_size if count is None else count
-            layout.positions[id(part)] = _append(layout, WORD, alignment, struct.pack("<I", claimed))
+            layout.positions[id(part)] = _append(
+                layout, WORD, alignment, struct.pack("<I", claimed)
+            )
             layout.data += data
         case Offsets(items, count):
-            claimed = struct.pack("<I", len(items) if count is None else count)
-            layout.positions[id(part)] = _append(layout, 0, WORD, claimed)
+            length = struct.pack("<I", len(items) if count is None else count)
+            layout.positions[id(part)] = _append(layout, 0, WORD, length)
             layout.data += bytes(WORD * len(items))
 
 
@@ -224,6 +226,8 @@ def _link(layout: Flat, part: Part) -> None:
             first = layout.position(part) + WORD
             places = np.arange(first, first + WORD * len(items), WORD)
             targets = np.array([layout.positions[id(item)] for item in items])
-            layout.data[first : first + WORD * len(items)] = (targets - places).astype("<u4").tobytes()
+            layout.data[first : first + WORD * len(items)] = (
+                (targets - places).astype("<u4").tobytes()
+            )
         case _:
             pass

@@ -19,6 +19,7 @@ from icechunk_stream.format.repo_info import decode_repo_info
 from icechunk_stream.format.snapshot import decode_snapshot
 from icechunk_stream.format.times import from_micros
 from icechunk_stream.format.transaction_log import decode_transaction_log
+from icechunk_stream.store.listing import resolved
 from tests.hostile import documents, raw
 
 if TYPE_CHECKING:
@@ -45,18 +46,18 @@ class Look:
     """Looks at one part after another; a part that is refused does not hide the next."""
 
     def __init__(self) -> None:
-        self.refusals: list[FormatError] = []
+        self.refusal: FormatError | None = None
 
     def at(self, part: Callable[[], T]) -> T | None:
         try:
             return part()
         except FormatError as error:
-            self.refusals.append(error)
+            self.refusal = self.refusal or error.with_traceback(None)
             return None
 
     def finish(self) -> None:
-        if self.refusals:
-            raise self.refusals[0]
+        if self.refusal:
+            raise self.refusal
 
 
 def _look_at_snapshot(snapshot: Snapshot, look: Look) -> None:
@@ -91,7 +92,7 @@ def _look_at_columns(columns: RefColumns, look: Look) -> None:
         look.at(lambda row=row: columns.payload(row))  # type: ignore[misc]
     virtual = np.flatnonzero(columns.kinds == RefKind.VIRTUAL)
     if len(virtual):
-        look.at(lambda: columns.locations(virtual).to_pylist())
+        look.at(lambda: resolved(columns.locations(virtual), str))
 
 
 def _look_at_log(log: TransactionLog, look: Look) -> None:
