@@ -164,7 +164,7 @@ def parse_ref(data: bytes, key: str) -> SnapshotId:
         raise FormatError(f"a ref file of {len(data)} bytes", key=key)
     try:
         return SnapshotId.parse(msgspec.json.decode(data, type=_Ref).snapshot)
-    except (msgspec.DecodeError, UnicodeDecodeError, InvalidInputError) as error:
+    except (ValueError, RecursionError) as error:
         raise FormatError(f"it names no snapshot ({error})", key=key) from error
 
 

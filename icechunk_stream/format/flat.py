@@ -38,7 +38,7 @@ _MAX_TEXT = 2**24
 _VISITS = 4
 _ALWAYS_ALLOWED = 2**16
 # Beside its bytes: what a part that is visited alone costs.
-_PART = 32
+_PART = 24
 
 
 @dataclass(frozen=True, slots=True)

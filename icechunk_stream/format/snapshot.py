@@ -74,7 +74,7 @@ class Nodes:
         return (self._node(row) for row in range(len(self.paths)))
 
     def get(self, path: str) -> Node | None:
-        wanted = path.encode()
+        wanted = _sought(path)
         row = bisect_left(self.paths, wanted)
         found = row < len(self.paths) and self.paths[row] == wanted
         return self._node(row) if found else None
@@ -84,7 +84,7 @@ class Nodes:
         node = self.get(path)
         if node is not None:
             yield node
-        prefix = (path if path == "/" else path + "/").encode()
+        prefix = _sought(path if path == "/" else path + "/")
         for row in range(bisect_left(self.paths, prefix), len(self.paths)):
             if not self.paths[row].startswith(prefix):
                 return
@@ -151,6 +151,11 @@ def decode_metadata(table: Table, slot: int, spec_version: int) -> dict[str, Any
         value = item.need(item.blob(1, MAX_VALUE_SIZE), "value")
         metadata[name] = decode_value(value, spec_version, where=table.buffer.key)
     return metadata
+
+
+def _sought(path: str) -> bytes:
+    """Bytes to look for; those of a path with lone surrogates are the bytes of no node."""
+    return path.encode("utf-8", "surrogatepass")
 
 
 def _manifest_files(root: Table) -> dict[ManifestId, ManifestFile]:

@@ -27,6 +27,7 @@ _ADVICE = {
     errno.ENOENT: "the directory was removed at the same time: try again",
     errno.EMFILE: "raise the limit of open files, or work with fewer threads",
     errno.ENFILE: "raise the system's limit of open files",
+    errno.EFBIG: "restore the object: none of a repository's is this large",
     errno.EIO: "check the disk, or the connection to the file server",
 } | dict.fromkeys(
     LACKING,

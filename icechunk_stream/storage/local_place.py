@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from icechunk_stream.storage.local_tree import Directory, LocalTree
     from icechunk_stream.storage.values import BytesLike
 
+# No object of a repository is larger; a sparse file can be, and takes no room.
+_MAX_READ = 2**32
 _STAGING_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
@@ -126,6 +128,8 @@ def make_place(tree: LocalTree, key: str) -> Place:
 
 def read_range(fd: int, start: int, stop: int) -> bytes:
     """The bytes of an open file in a range, fewer if the file has become shorter."""
+    if stop - start > _MAX_READ:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
     data = os.pread(fd, stop - start, start)
     if len(data) == stop - start:
         return data

@@ -11,7 +11,8 @@ METADATA_NAME = "zarr.json"
 CHUNKS_NAME = "c"
 
 _V2_NAMES = frozenset((".zarray", ".zgroup", ".zattrs", ".zmetadata"))
-_INDEX = re.compile(r"\+?[0-9]+")
+# No index has more digits; zeros before them say nothing.
+_INDEX = re.compile(r"\+?0*([0-9]{1,10})")
 _MAX_INDEX = 2**32 - 1
 
 
@@ -80,13 +81,17 @@ def _index(text: str, key: str) -> tuple[int, ...]:
         return ()
     if not text.startswith("/"):
         raise _invalid(key)
-    parts = text[1:].split("/")
-    if not all(_INDEX.fullmatch(part) for part in parts):
-        raise _invalid(key)
-    index = tuple(int(part) for part in parts)
+    index = tuple(_number(part, key) for part in text[1:].split("/"))
     if max(index) > _MAX_INDEX:
         raise _invalid(key)
     return index
+
+
+def _number(text: str, key: str) -> int:
+    digits = _INDEX.fullmatch(text)
+    if digits is None:
+        raise _invalid(key)
+    return int(digits[1])
 
 
 def _invalid(key: str) -> InvalidInputError:

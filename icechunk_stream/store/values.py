@@ -14,6 +14,7 @@ from icechunk_stream.store.keys import ChunkKey, MetadataKey, ZarrV2Key
 from icechunk_stream.store.listing import nodes_below
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from zarr.abc.store import ByteRequest
 
     from icechunk_stream.format.chunk_refs import ChunkPayload
@@ -99,5 +100,11 @@ def v2_key(key: ZarrV2Key) -> NodeNotFoundError:
 def _size_of_node(reader: SnapshotReader, node: Node) -> int:
     size = len(node.user_data)
     if isinstance(node, ArrayNode):
-        size += sum(int(np.sum(columns.lengths)) for columns in reader.all_columns(node))
+        size += sum(_sum(columns.lengths) for columns in reader.all_columns(node))
     return size
+
+
+def _sum(lengths: npt.NDArray[np.uint64]) -> int:
+    """A sum that may have more than 64 bits."""
+    high, low = np.divmod(lengths, np.uint64(2**32))
+    return int(high.sum()) * 2**32 + int(low.sum())

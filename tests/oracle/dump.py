@@ -39,19 +39,23 @@ OPTIONAL = CONFIG_KEYS | {
 
 def open_repository(ic: Any, location: str | Path, authorised: Sequence[str] = ()) -> Any:
     """Open with access to virtual chunks below the ``file://`` prefixes given."""
+    return _open(ic, ic.local_filesystem_storage(str(location)), authorised)
+
+
+def _open(ic: Any, storage: Any, authorised: Sequence[str]) -> Any:
     access = getattr(ic.credentials, "LocalFileSystemAccess", None)
-    return ic.Repository.open(
-        ic.local_filesystem_storage(str(location)),
-        authorize_virtual_chunk_access=ic.containers_credentials(dict.fromkeys(authorised, access)),
-    )
+    granted = ic.containers_credentials(dict.fromkeys(authorised, access))
+    return ic.Repository.open(storage, authorize_virtual_chunk_access=granted)
 
 
 def dump_repository(
-    ic: Any, location: str | Path, authorised: Sequence[str] = ()
+    ic: Any, location: str | Path, authorised: Sequence[str] = (), storage: Any = None
 ) -> dict[str, Any]:
-    repository = open_repository(ic, location, authorised)
+    """Dump a local repository, or the copy of it that another storage of the library holds."""
+    storage = ic.local_filesystem_storage(str(location)) if storage is None else storage
+    repository = _open(ic, storage, authorised)
     snapshots = {name: _snapshot(repository, name) for name in _stored(location, "snapshots")}
-    dumped = _refs(repository) | _settings(ic, repository, location)
+    dumped = _refs(repository) | _settings(ic, repository, storage)
     dumped |= {"snapshots": snapshots} | _administration(repository)
     if hasattr(repository, "inspect_manifest"):
         dumped["manifests"] = {
@@ -67,8 +71,7 @@ def _stored(location: str | Path, room: str) -> list[str]:
     return sorted(item.name for item in folder.iterdir()) if folder.is_dir() else []
 
 
-def _settings(ic: Any, repository: Any, location: str | Path) -> dict[str, Any]:
-    storage = ic.local_filesystem_storage(str(location))
+def _settings(ic: Any, repository: Any, storage: Any) -> dict[str, Any]:
     stored = config_tree(ic.Repository.fetch_config(storage))
     dumped = {
         "exists": ic.Repository.exists(storage),
