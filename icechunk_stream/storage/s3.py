@@ -1,0 +1,241 @@
+"""Objects in a bucket of S3, or of a store that speaks its protocol."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from icechunk_stream.config import StorageSettings
+from icechunk_stream.config.repository import overlay
+from icechunk_stream.credentials import S3FromEnv
+from icechunk_stream.errors import ErrorKind, InvalidInputError, ReadOnlyError, StorageError
+from icechunk_stream.storage.base import Storage
+from icechunk_stream.storage.optional import load
+from icechunk_stream.storage.per_process import LazyPerProcess, PerProcess
+from icechunk_stream.storage.retry import Retry, Waiting
+from icechunk_stream.storage.s3_credentials import S3Withheld, without_secrets
+from icechunk_stream.storage.s3_names import find_names, normal_prefix
+from icechunk_stream.storage.s3_settings import S3Access, Usage
+from icechunk_stream.storage.s3_values import Place
+from icechunk_stream.storage.values import DeleteFailure, ObjectInfo
+
+if TYPE_CHECKING:
+    import builtins
+    from collections.abc import Iterator, Sequence
+
+    from icechunk_stream.storage.s3_bucket import S3Bucket
+    from icechunk_stream.storage.s3_credentials import S3Secret
+    from icechunk_stream.storage.s3_names import Names
+    from icechunk_stream.storage.values import (
+        ByteRange,
+        BytesLike,
+        Fetched,
+        LostRace,
+        Missing,
+        NotModified,
+        Version,
+        Written,
+    )
+
+_CLIENTS = "icechunk_stream.storage.s3_clients"
+_DELETED_AT_ONCE = 1000
+
+_State: TypeAlias = "tuple[str, str, S3Access, S3Secret, StorageSettings, Waiting]"
+
+
+class S3Storage(Storage):
+    """Objects below a prefix of a bucket; races are decided by If-Match and If-None-Match.
+
+    A version is an ETag, which most stores make from the bytes: writing the same bytes again
+    brings a version back. Nothing is lost by that: a swap builds on what an object says only.
+
+    Args:
+        bucket: The bucket's name.
+        prefix: What all names begin with; one slash at its end is of no account.
+        access: How to reach the server.
+        credentials: None is the ambient chain of botocore.
+        settings: Time-outs, retries, storage classes; they go before those of a repository.
+        waiting: The clock and the pauses of retries.
+    """
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str | None = None,
+        access: S3Access | None = None,
+        credentials: S3Secret | None = None,
+        settings: StorageSettings | None = None,
+        waiting: Waiting | None = None,
+    ) -> None:
+        self._access = access or S3Access()
+        super().__init__(self._access.concurrency)
+        self._bucket = bucket
+        self._prefix = normal_prefix(prefix)
+        self._secret: S3Secret = credentials or S3FromEnv()
+        self._settings = overlay(StorageSettings(), settings or StorageSettings(), deep=True)
+        self._waiting = waiting or Waiting()
+        self._pickles_secrets = False
+        self._usage = Usage.of(self._access, self._settings)
+        pieces = self._usage.parallel_pieces
+        self._pieces = PerProcess(partial(ThreadPoolExecutor, pieces, "icechunk-pieces"))
+        self._opened = LazyPerProcess(self._open)
+        self._found_names = LazyPerProcess(self._find_names)
+        self._check()
+
+    @property
+    def bucket(self) -> str:
+        return self._bucket
+
+    @property
+    def prefix(self) -> str:
+        """What all names begin with, without a slash at its end."""
+        return self._prefix
+
+    @property
+    def access(self) -> S3Access:
+        return self._access
+
+    @property
+    def settings(self) -> StorageSettings:
+        """A copy of the settings that were given."""
+        return overlay(StorageSettings(), self._settings, deep=True)
+
+    def __repr__(self) -> str:
+        shown = [repr(self._bucket), f"prefix={self._prefix!r}"]
+        if self._access.endpoint_url is not None:
+            shown.append(f"endpoint_url={self._access.endpoint_url!r}")
+        return f"S3Storage({', '.join(shown)})"
+
+    def __eq__(self, other: object) -> bool:
+        return self._identity == other._identity if isinstance(other, S3Storage) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        bucket, prefix, access, secret, settings, waiting = self._state
+        if not self._pickles_secrets:
+            access = access.without_secrets()
+            # What is missing must be missed: with half of its headers a request could go astray.
+            secret = without_secrets(secret) if access == self._access else S3Withheld()
+        state = (bucket, prefix, access, secret, settings, waiting)
+        return (_rebuild, (state, self._pickles_secrets))
+
+    def with_pickled_credentials(self) -> S3Storage:
+        """The same storage, whose pickles carry its access key: keep them as secret."""
+        return _rebuild(self._state, pickles_secrets=True)
+
+    def with_settings(self, settings: StorageSettings) -> S3Storage:
+        """The same storage, with these settings where its own ones leave a gap."""
+        filled = overlay(settings, self._settings, deep=True)
+        bucket, prefix, access, secret, _, waiting = self._state
+        state = (bucket, prefix, access, secret, filled, waiting)
+        return _rebuild(state, pickles_secrets=self._pickles_secrets)
+
+    @property
+    def _state(self) -> _State:
+        return (
+            self._bucket,
+            self._prefix,
+            self._access,
+            self._secret,
+            self._settings,
+            self._waiting,
+        )
+
+    @property
+    def _identity(self) -> tuple[object, ...]:
+        return (self._bucket, self._prefix, self._access, self._usage)
+
+    def _check(self) -> None:
+        if not self._bucket:
+            raise InvalidInputError("the bucket has no name", ErrorKind.STORAGE_CONFIG)
+        if self._prefix and self._access.legacy_rooted_keys:
+            message = "legacy_rooted_keys is for an empty prefix only: leave it out"
+            raise InvalidInputError(message, ErrorKind.STORAGE_CONFIG)
+
+    def _open(self) -> S3Bucket:
+        module = load(_CLIENTS, package="boto3", extra="s3")
+        spec = module.ClientSpec(self._bucket, self._access, self._secret, self._usage)
+        retry = Retry(self._usage.retries, self._waiting)
+        opened: S3Bucket = module.open_bucket(spec, retry, self._pieces.value, repr(self))
+        return opened
+
+    def _find_names(self) -> Names:
+        return find_names(self._prefix, self._access.legacy_rooted_keys, self._opened.value.stat)
+
+    @property
+    def _names(self) -> Names:
+        return self._found_names.value
+
+    def _place(self, key: str) -> Place:
+        return Place(key, self._names.name(key))
+
+    def _place_to_write(self, key: str) -> Place:
+        self._check_writable()
+        return self._place(key)
+
+    def _check_writable(self) -> None:
+        if self._access.read_only:
+            message = f"{self!r} is read-only: open it without that option to write"
+            raise ReadOnlyError(message, ErrorKind.READ_ONLY_STORAGE)
+
+    def _get(self, key: str, byte_range: ByteRange | None) -> bytes:
+        return self._opened.value.get(self._place(key), byte_range)
+
+    def _read(self, key: str, unless: Version | None) -> Fetched | NotModified | Missing:
+        return self._opened.value.read(self._place(key), unless)
+
+    def _stat(self, key: str) -> ObjectInfo | None:
+        head = self._opened.value.stat(self._place(key))
+        return None if head is None else ObjectInfo(key, head.size, head.modified_at)
+
+    def _put(self, key: str, data: BytesLike) -> None:
+        self._opened.value.put(self._place_to_write(key), data)
+
+    def _put_if(self, key: str, data: BytesLike, expected: Version | None) -> Written | LostRace:
+        return self._opened.value.put_if(self._place_to_write(key), data, expected)
+
+    def _copy_if(self, source: str, target: str, expected: Version) -> Written | LostRace:
+        place = self._place_to_write(target)
+        return self._opened.value.copy_if(self._place(source), place, expected)
+
+    def _list(self, prefix: str) -> Iterator[ObjectInfo]:
+        if "\0" in prefix:
+            return
+        names, before = self._names, b""
+        for entry in self._opened.value.list(names.name(prefix)):
+            key = names.key(entry.name)
+            if key is None:
+                continue
+            now = key.encode()
+            if now < before:
+                raise self._out_of_order()
+            before = now
+            yield ObjectInfo(key, entry.size, entry.modified_at)
+
+    def _delete_many(self, keys: Sequence[str]) -> builtins.list[DeleteFailure]:
+        self._check_writable()
+        unique = list(dict.fromkeys(keys))
+        starts = range(0, len(unique), _DELETED_AT_ONCE)
+        batches = [unique[start : start + _DELETED_AT_ONCE] for start in starts]
+        return [failure for some in self._spread(self._delete_batch, batches) for failure in some]
+
+    def _delete_batch(self, keys: Sequence[str]) -> builtins.list[DeleteFailure]:
+        failed = self._opened.value.delete([self._names.name(key) for key in keys])
+        named = ((key, failed.get(self._names.name(key))) for key in keys)
+        return [DeleteFailure(key, str(failure)) for key, failure in named if failure is not None]
+
+    def _out_of_order(self) -> StorageError:
+        message = (
+            f"{self!r} lists its objects in another order than that of their names: use a general"
+            " purpose bucket, or another server"
+        )
+        return StorageError(message, ErrorKind.OBJECT_STORE)
+
+
+def _rebuild(state: Any, pickles_secrets: bool) -> S3Storage:  # noqa: ANN401
+    storage = S3Storage(*state)
+    storage._pickles_secrets = pickles_secrets  # noqa: SLF001
+    return storage

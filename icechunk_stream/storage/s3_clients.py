@@ -1,0 +1,128 @@
+"""The clients of one process, shared by all storages that are reached and used alike."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError
+
+from icechunk_stream.storage.failures import Failure
+from icechunk_stream.storage.optional import is_installed, load
+from icechunk_stream.storage.per_process import PerProcess
+from icechunk_stream.storage.s3_bucket import S3Bucket
+from icechunk_stream.storage.s3_errors import failure_of
+from icechunk_stream.storage.s3_explain import explain
+from icechunk_stream.storage.s3_requests import S3Requests
+from icechunk_stream.storage.s3_session import S3Session
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from icechunk_stream.storage.retry import Retry
+    from icechunk_stream.storage.s3_credentials import S3Secret
+    from icechunk_stream.storage.s3_obstore import ObstoreRequests
+    from icechunk_stream.storage.s3_settings import S3Access, Usage
+    from icechunk_stream.storage.s3_values import Got
+    from icechunk_stream.storage.traits import Traits
+    from icechunk_stream.storage.values import ByteRange, BytesLike, Version
+
+_OBSTORE = "icechunk_stream.storage.s3_obstore"
+_MOST_CLIENTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSpec:
+    """All that clients depend on."""
+
+    bucket: str
+    access: S3Access
+    secret: S3Secret
+    usage: Usage
+
+
+class S3Clients:
+    """botocore for everything, and obstore where it is faster.
+
+    What obstore fails at goes to botocore at once, whose answers say more, or with the next try.
+    """
+
+    def __init__(self, spec: ClientSpec) -> None:
+        session = _open_session(spec)
+        self.requests = S3Requests(session, spec.bucket, spec.usage)
+        self.obstore = _open_obstore(session, spec)
+        self.flips_etags = False
+
+    def get(self, name: str, byte_range: ByteRange | None, tries: int) -> Got | Failure:
+        obstore = self.obstore
+        if obstore is not None and obstore.can_read() and _has_turn(obstore, name, tries):
+            answer = obstore.get(name, byte_range)
+            if not isinstance(answer, Failure) or answer.transient:
+                return answer
+        return self.requests.get(name, byte_range)
+
+    def put_by_obstore(
+        self, name: str, data: BytesLike, traits: Traits, tries: int
+    ) -> Version | Failure | None:
+        """None where it is botocore's turn."""
+        obstore = self.obstore
+        if obstore is None or not obstore.can_write() or not _has_turn(obstore, name, tries):
+            return None
+        answer = obstore.put(name, data, traits)
+        return None if isinstance(answer, Failure) and not answer.transient else answer
+
+
+def _has_turn(obstore: ObstoreRequests, name: str, tries: int) -> bool:
+    return tries % 2 == 0 and obstore.can_name(name)
+
+
+def _open_session(spec: ClientSpec) -> S3Session:
+    try:
+        return S3Session(spec.access, spec.secret, spec.usage.timeouts, spec.access.concurrency)
+    except (BotoCoreError, ValueError) as error:
+        failure = failure_of(error)
+    raise explain(failure, "open", "", f"the bucket {spec.bucket!r}")
+
+
+def _open_obstore(session: S3Session, spec: ClientSpec) -> ObstoreRequests | None:
+    if spec.access.bulk == "boto3" or (spec.access.bulk == "auto" and not is_installed("obstore")):
+        return None
+    module = load(_OBSTORE, package="obstore", extra="cloud")
+    if not module.is_usable():
+        return None
+    requests: ObstoreRequests = module.ObstoreRequests(session, spec.bucket, spec.usage)
+    return requests
+
+
+def open_bucket(spec: ClientSpec, retry: Retry, pieces: ThreadPoolExecutor, where: str) -> S3Bucket:
+    """The bucket as this process reaches it; ``where`` describes its storage in errors."""
+    return S3Bucket(clients_of(spec), spec.usage, retry, pieces, where)
+
+
+class _Cache:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.clients: OrderedDict[ClientSpec, S3Clients] = OrderedDict()
+
+    def get(self, spec: ClientSpec) -> S3Clients:
+        with self.lock:
+            clients = self.clients.pop(spec, None) or S3Clients(spec)
+            self.clients[spec] = clients
+            if len(self.clients) > _MOST_CLIENTS:
+                self.clients.popitem(last=False)
+            return clients
+
+
+_cache = PerProcess(_Cache)
+
+
+def clients_of(spec: ClientSpec) -> S3Clients:
+    """The clients of this process; a storage that was copied or unpickled finds those in use."""
+    try:
+        hash(spec)
+    except TypeError:
+        # A credentials function may be an object that cannot be a key.
+        return S3Clients(spec)
+    return _cache.value.get(spec)
