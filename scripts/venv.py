@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NEWEST_FROM = (3, 12)
 LEGACY = (3, 11)
 STAMP = ".made-from"
-EXTRAS = "xarray"
+EXTRAS = "xarray,s3,cloud"
 TOOLS = ["pip>=25.1"]
 
 

@@ -15,6 +15,8 @@ _BEYOND = re.compile(
 )
 _TOKEN_REQUEST = "Error performing token request"  # noqa: S105 - no password
 _DEBUG = "\n\nDebug source:\n"
+# The comma tells it from a connection that was reset.
+_NO_CONNECTION = "kind: Connect,"
 
 _BY_CLASS = {
     "FileNotFoundError": Trouble.MISSING,
@@ -66,7 +68,7 @@ def _without_status(kind: str, said: str, source: str) -> Failure:
     if "HTTP error" not in said:
         # What obstore itself does not accept: names, options, ranges that a server ignored.
         return Failure(Trouble.REFUSED, code=kind)
-    if "kind: Connect" in source:
+    if _NO_CONNECTION in source:
         return Failure(Trouble.UNSENT)
     detail = "the connection broke, or the answer was late or cut short"
     return Failure(Trouble.LOST, detail=detail)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _PAGE = 1000
+_UNCLEAR = "the answer is no answer of such a store"
 
 
 class ObstoreRequests:
@@ -87,11 +88,13 @@ class ObstoreRequests:
     def put_if(
         self, name: str, data: bytes, traits: Traits, expected: Version | None, write_id: str
     ) -> Version | Failure:
+        """One request, whose outcome is open wherever the server did not tell it."""
         options = {"use_multipart": False, "mode": self._dialect.mode(expected)}
         version = self._put(name, data, self._attributes(traits, write_id), options)
-        if not isinstance(version, Failure) and not version.token:
-            return Failure(Trouble.LOST, detail="the server told no version")
-        return version
+        if isinstance(version, Failure):
+            unclear = version.trouble is Trouble.REFUSED and version.status is None
+            return Failure(Trouble.LOST, detail=_UNCLEAR) if unclear else version
+        return version if version.token else Failure(Trouble.LOST, detail=_UNCLEAR)
 
     def list(self, folder: str) -> Iterator[Entry | Failure]:
         """Entries below a folder in the order of the store; a failure, if there is one, is last."""

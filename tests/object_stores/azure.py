@@ -15,7 +15,7 @@ SETTINGS = StorageSettings(
 )
 
 
-def storage_of(
+def storage_of(  # noqa: PLR0913 - what tests vary
     server: AzureServer,
     container: str,
     prefix: str = "repo",
