@@ -45,6 +45,7 @@ from icechunk_stream.credentials import (
 )
 from icechunk_stream.errors import (
     AlreadyExistsError,
+    CommitStateUnknownError,
     ConflictError,
     ErrorKind,
     FormatError,
@@ -76,7 +77,17 @@ from icechunk_stream.info import (
 )
 from icechunk_stream.repository import Repository
 from icechunk_stream.session import Session
-from icechunk_stream.storage import Storage, in_memory_storage, local_filesystem_storage
+from icechunk_stream.storage import (
+    Storage,
+    in_memory_storage,
+    local_filesystem_storage,
+    r2_storage,
+    s3_storage,
+    tigris_storage,
+)
+from icechunk_stream.storage.azure import azure_storage
+from icechunk_stream.storage.gcs import gcs_storage
+from icechunk_stream.storage.http import http_storage
 from icechunk_stream.store import IcechunkStore
 from icechunk_stream.version import VERSION as __version__
 
@@ -98,6 +109,7 @@ __all__ = [
     "CachingConfig",
     "ChecksumAlgorithm",
     "ChunkType",
+    "CommitStateUnknownError",
     "CompressionAlgorithm",
     "CompressionConfig",
     "ConflictError",
@@ -148,19 +160,25 @@ __all__ = [
     "UpdateType",
     "VirtualChunkContainer",
     "__version__",
+    "azure_storage",
     "azure_store",
     "containers_credentials",
+    "gcs_storage",
     "gcs_store",
+    "http_storage",
     "http_store",
     "in_memory_storage",
     "local_filesystem_storage",
     "local_filesystem_store",
+    "r2_storage",
     "s3_anonymous_credentials",
     "s3_credentials",
     "s3_from_env_credentials",
     "s3_refreshable_credentials",
     "s3_static_credentials",
+    "s3_storage",
     "s3_store",
     "spec_version",
     "supported_spec_versions",
+    "tigris_storage",
 ]

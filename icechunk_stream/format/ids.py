@@ -26,7 +26,7 @@ _VALUES = {
     for canonical in [char, *(alias for alias, of in _ALIASES.items() if of == char)]
     for spelling in (canonical, canonical.lower())
 }
-_BLOCK = 4096
+_BLOCK = 16384
 _TWO_DIGITS = np.frombuffer("".join(a + b for a in ALPHABET for b in ALPHABET).encode(), "<u2")
 
 

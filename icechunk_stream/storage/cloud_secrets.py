@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 # A credential without an end is called for again, should its function be the only one to know.
 _UNBOUNDED_LIFE = timedelta(minutes=15)
+_LARGEST_MARGIN = timedelta(minutes=5)
+_MARGIN_PART = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ class Refreshing:
             spelled = self._spell(credential)
         except (AttributeError, TypeError):
             return None
-        return spelled | {"expires_at": now() + _UNBOUNDED_LIFE if ends is None else _aware(ends)}
+        return spelled | {"expires_at": now() + _UNBOUNDED_LIFE if ends is None else _early(ends)}
 
     def _failed(self, how: str) -> RuntimeError:
         name = getattr(self._function, "__qualname__", type(self._function).__name__)
@@ -129,5 +131,7 @@ def spell_gcs(credential: GcsBearerCredential) -> dict[str, Any]:
     return {"token": credential.bearer}
 
 
-def _aware(moment: datetime) -> datetime:
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+def _early(ends: datetime) -> datetime:
+    """When to ask for another credential: some time before one ends, so that requests do."""
+    aware = ends if ends.tzinfo is not None else ends.replace(tzinfo=UTC)
+    return aware - min(_LARGEST_MARGIN, max(aware - now(), timedelta()) / _MARGIN_PART)

@@ -1,4 +1,4 @@
-"""Storages in containers of the local Azure server, with retries that do not wait."""
+"""Storages in containers of the local Azure server."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ from icechunk_stream.config import StorageRetriesSettings, StorageSettings, Stor
 from icechunk_stream.storage.azure import azure_storage
 from icechunk_stream.storage.object_store import ObjectStoreStorage
 from icechunk_stream.storage.retry import Waiting
-from tests.object_stores.s3_storages import Hourglass
 from tests.object_stores.servers import AzureServer
 
-SETTINGS = StorageSettings(
+# For proxies that disturb: retries that soon end.
+IMPATIENT = StorageSettings(
     retries=StorageRetriesSettings(5, 1, 10),
     timeouts=StorageTimeoutSettings(read_timeout_ms=1500, connect_timeout_ms=5000),
 )
@@ -22,7 +22,7 @@ def storage_of(  # noqa: PLR0913 - what tests vary
     *,
     endpoint: str | None = None,
     options: dict[str, str] | None = None,
-    settings: StorageSettings = SETTINGS,
+    settings: StorageSettings | None = None,
     waiting: Waiting | None = None,
     **credentials: Any,
 ) -> ObjectStoreStorage:
@@ -35,5 +35,4 @@ def storage_of(  # noqa: PLR0913 - what tests vary
         config=config | (options or {}),
         **(credentials or {"access_key": server.access_key}),
     )
-    waiting = Hourglass().waiting() if waiting is None else waiting
     return ObjectStoreStorage(storage.spec, storage.prefix, settings, waiting)

@@ -25,7 +25,7 @@ from icechunk_stream.testing.http_faults import (
 )
 from icechunk_stream.testing.http_proxy import HttpProxy
 from icechunk_stream.testing.storage_contract import create, fetch, keys, update
-from tests.object_stores.azure import storage_of
+from tests.object_stores.azure import IMPATIENT, storage_of
 from tests.object_stores.s3_storages import Hourglass
 from tests.object_stores.servers import AzureServer
 
@@ -50,8 +50,13 @@ def hourglass() -> Hourglass:
 def storage(
     azurite: AzureServer, azure_container: str, proxy: HttpProxy, hourglass: Hourglass
 ) -> ObjectStoreStorage:
-    waiting = hourglass.waiting()
-    return storage_of(azurite, azure_container, endpoint=proxy.endpoint, waiting=waiting)
+    return storage_of(
+        azurite,
+        azure_container,
+        endpoint=proxy.endpoint,
+        settings=IMPATIENT,
+        waiting=hourglass.waiting(),
+    )
 
 
 @pytest.fixture
@@ -150,9 +155,11 @@ def test_a_write_that_was_turned_away_is_sent_again(
 
 
 def test_a_server_that_cannot_be_reached_was_sent_nothing(
-    azurite: AzureServer, azure_container: str
+    azurite: AzureServer, azure_container: str, hourglass: Hourglass
 ) -> None:
-    storage = storage_of(azurite, azure_container, endpoint="http://127.0.0.1:1/account")
+    waiting = hourglass.waiting()
+    endpoint = "http://127.0.0.1:1/account"
+    storage = storage_of(azurite, azure_container, endpoint=endpoint, waiting=waiting)
     with pytest.raises(StorageError, match="no connection was made"):
         storage.put_if(KEY, b"mine", None)
 

@@ -58,6 +58,11 @@ def altered(moto: S3Server, moto_bucket: str, lenient: HttpProxy) -> S3Storage:
     return storage_on(moto, moto_bucket, lenient.endpoint)
 
 
+def listing(items: str) -> Reply:
+    complete = "<IsTruncated>false</IsTruncated>"
+    return Reply(200, f"<ListBucketResult>{complete}{items}</ListBucketResult>".encode())
+
+
 def error(status: int, code: str) -> Reply:
     return Reply(status, f"<Error><Code>{code}</Code><Message>No.</Message></Error>".encode())
 
