@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from icechunk_stream.assets import Assets, CacheLimits
-from icechunk_stream.config import RepositoryConfig, with_defaults
+from icechunk_stream.config import RepositoryConfig, StorageSettings, with_defaults
 from icechunk_stream.credentials import Authorization
 from icechunk_stream.errors import (
     ErrorKind,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
     from datetime import datetime
 
-    from icechunk_stream.config import StorageSettings
     from icechunk_stream.credentials import AnyCredential
     from icechunk_stream.format.repo_info import RepoInfo, SnapshotRecord
     from icechunk_stream.storage import Storage
@@ -83,7 +82,8 @@ class Repository:
         merged = stored if config is None else stored.merge(config)
         caching = with_defaults(merged).caching
         assert caching is not None
-        assets = Assets(storage, CacheLimits.of(caching))
+        configured = storage.with_settings(merged.storage or StorageSettings())
+        assets = Assets(configured, CacheLimits.of(caching))
         authorization = Authorization(dict(authorize_virtual_chunk_access or {}))
         return cls(assets, found.spec_version, merged, authorization)
 
@@ -132,9 +132,9 @@ class Repository:
 
     def with_pickled_credentials(self) -> Repository:
         """The same repository, whose pickles carry static credentials: keep them as secret."""
-        prefixes = self._authorization.prefixes
-        authorization = Authorization(prefixes, pickle_static=True)
-        return Repository(self._assets, self._spec_version, self._config, authorization)
+        assets = Assets(self.storage.with_pickled_credentials(), self._assets.limits)
+        authorization = Authorization(self._authorization.prefixes, pickle_static=True)
+        return Repository(assets, self._spec_version, self._config, authorization)
 
     # -- refs ------------------------------------------------------------------------------------
 
