@@ -1,12 +1,13 @@
-# Everything runs in virtual environments that `make venv` makes; nothing else is needed
-# but Python >= 3.12, Python 3.11 (for the older reference release), and the package index.
+# Everything runs in virtual environments that `make venv` makes, against servers that
+# `make servers` installs. What must be there: Python >= 3.12, Python 3.11 (for the older
+# reference release), Go, Node.js, and their package indexes.
 
 PYTHON := .venv/bin/python
 LEGACY := .venv-3.11/bin/python
 WORKERS := 2
 export AWS_EC2_METADATA_DISABLED := true
 
-.PHONY: help venv test test-3.11 lint format bench soak clean
+.PHONY: help venv servers test test-3.11 lint format bench soak clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -14,7 +15,10 @@ help: ## show this list
 venv: ## make .venv (newest Python >= 3.12) and .venv-3.11 (the older reference release)
 	@python3 scripts/venv.py
 
-test: venv ## all tests of 20 minutes at most
+servers: venv ## install the object stores that tests run against, into the user's cache
+	$(PYTHON) -m scripts.servers
+
+test: venv servers ## all tests of 20 minutes at most
 	$(PYTHON) -m pytest -n $(WORKERS) -m "not soak"
 
 test-3.11: venv ## the engine's tests on Python 3.11
@@ -34,7 +38,7 @@ bench: venv ## measure against the reference library; rewrites bench/RESULTS.md
 	$(PYTHON) bench/manifest_codec.py
 	$(PYTHON) bench/read.py
 
-soak: venv ## long fuzzing and property runs
+soak: venv servers ## long fuzzing and property runs
 	HYPOTHESIS_PROFILE=soak $(PYTHON) -m pytest -n $(WORKERS) -m "soak or compat"
 
 clean: ## remove what make made

@@ -78,12 +78,16 @@ class Measured:
 
 @dataclass(slots=True)
 class Report:
-    """What one benchmark found; ``peer`` says how the peer was configured."""
+    """What one benchmark found; ``peer`` says how the peer was configured.
+
+    ``lines`` is a table of its own that a benchmark makes.
+    """
 
     name: str
     peer: str
     quick: bool
     measured: list[Measured] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def run(self, case: Case) -> None:
@@ -117,6 +121,11 @@ class Report:
         parts = [head.strip("\n"), *(kept[name] for name in sorted(kept))]
         RESULTS.write_text("\n\n## ".join(parts) + "\n")
 
+    def _table(self) -> list[str]:
+        if not self.measured:
+            return []
+        return [_HEADER, "|---|---|---|---|---|---|", *map(_row, self.measured)]
+
     def _section(self) -> str:
         quick = " --quick" if self.quick else ""
         lines = [
@@ -125,9 +134,8 @@ class Report:
             f"`python bench/{self.name}.py{quick}` on {_machine()}.",
             f"Peer: {self.peer}.",
             "",
-            _HEADER,
-            "|---|---|---|---|---|---|",
-            *map(_row, self.measured),
+            *self._table(),
+            *self.lines,
             "",
             *(f"- {note}" for note in self.notes),
         ]

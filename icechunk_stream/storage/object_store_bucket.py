@@ -178,7 +178,7 @@ class ObjectStoreBucket:
         """The error of a request that failed for good."""
         named = f"{key!r} in {self.where}" if key else self.where
         advice = _ADVICE.get(failure.trouble, f"check the permissions ({self.dialect.permissions})")
-        if failure.trouble is Trouble.MISSING:
+        if failure.trouble is Trouble.MISSING and verb == "read":
             return ObjectNotFoundError(f"there is no object {named}: {advice}", key=key)
         kind = ErrorKind.OBJECT_STORE
         if failure.trouble is Trouble.NO_CREDENTIALS:

@@ -9,7 +9,7 @@ from icechunk_stream.storage.failures import Failure, Trouble
 from icechunk_stream.storage.obstore_failures import failure_of
 from icechunk_stream.storage.obstore_library import keep
 from icechunk_stream.storage.s3_values import Entry, Got, Head
-from icechunk_stream.storage.traits import WRITE_ID
+from icechunk_stream.storage.traits import WRITE_ID, metadata_name
 from icechunk_stream.storage.values import From, Last, Span
 
 if TYPE_CHECKING:
@@ -148,11 +148,6 @@ class ObstoreRequests:
     def _failure(self, error: Exception) -> Failure:
         provider = self._opened.provider
         return (provider and provider.failure) or failure_of(error)
-
-
-def metadata_name(name: str) -> str:
-    """User metadata travel in HTTP headers, and some proxies drop those with an underscore."""
-    return name.replace("_", "")
 
 
 def _range_options(byte_range: ByteRange | None) -> dict[str, Any]:

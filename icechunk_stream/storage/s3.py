@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from icechunk_stream.config import StorageSettings
 from icechunk_stream.config.repository import overlay
 from icechunk_stream.credentials import S3FromEnv
+from icechunk_stream.effects import random_uuid
 from icechunk_stream.errors import ErrorKind, InvalidInputError, ReadOnlyError, StorageError
 from icechunk_stream.storage.base import Storage
 from icechunk_stream.storage.optional import load
@@ -44,6 +46,14 @@ _DELETED_AT_ONCE = 1000
 _State: TypeAlias = "tuple[str, str, S3Access, S3Secret, StorageSettings, Waiting]"
 
 
+@dataclass(frozen=True, slots=True)
+class _Tag:
+    """What a storage shares with its copies, and with those of its pickles."""
+
+    pickles_secrets: bool
+    origin: str
+
+
 class S3Storage(Storage):
     """Objects below a prefix of a bucket; races are decided by If-Match and If-None-Match.
 
@@ -75,7 +85,7 @@ class S3Storage(Storage):
         self._secret: S3Secret = credentials or S3FromEnv()
         self._settings = overlay(StorageSettings(), settings or StorageSettings(), deep=True)
         self._waiting = waiting or Waiting()
-        self._pickles_secrets = False
+        self._tag = _Tag(pickles_secrets=False, origin=random_uuid())
         self._usage = Usage.of(self._access, self._settings)
         pieces = self._usage.parallel_pieces
         self._pieces = PerProcess(partial(ThreadPoolExecutor, pieces, "icechunk-pieces"))
@@ -115,23 +125,30 @@ class S3Storage(Storage):
 
     def __reduce__(self) -> tuple[object, ...]:
         bucket, prefix, access, secret, settings, waiting = self._state
-        if not self._pickles_secrets:
+        if not self._tag.pickles_secrets:
             access = access.without_secrets()
             # What is missing must be missed: with half of its headers a request could go astray.
             secret = without_secrets(secret) if access == self._access else S3Withheld()
         state = (bucket, prefix, access, secret, settings, waiting)
-        return (_rebuild, (state, self._pickles_secrets))
+        return (_rebuild, (state, self._tag))
+
+    def __copy__(self) -> S3Storage:
+        # Without this a copy would be made like a pickle, which leaves secrets out.
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> S3Storage:
+        return self
 
     def with_pickled_credentials(self) -> S3Storage:
         """The same storage, whose pickles carry its access key: keep them as secret."""
-        return _rebuild(self._state, pickles_secrets=True)
+        return _rebuild(self._state, replace(self._tag, pickles_secrets=True))
 
     def with_settings(self, settings: StorageSettings) -> S3Storage:
         """The same storage, with these settings where its own ones leave a gap."""
         filled = overlay(settings, self._settings, deep=True)
         bucket, prefix, access, secret, _, waiting = self._state
         state = (bucket, prefix, access, secret, filled, waiting)
-        return _rebuild(state, pickles_secrets=self._pickles_secrets)
+        return _rebuild(state, self._tag)
 
     @property
     def _state(self) -> _State:
@@ -157,7 +174,8 @@ class S3Storage(Storage):
 
     def _open(self) -> S3Bucket:
         module = load(_CLIENTS, package="boto3", extra="s3")
-        spec = module.ClientSpec(self._bucket, self._access, self._secret, self._usage)
+        origin = self._tag.origin if isinstance(self._secret, S3FromEnv) else ""
+        spec = module.ClientSpec(self._bucket, self._access, self._secret, self._usage, origin)
         retry = Retry(self._usage.retries, self._waiting)
         opened: S3Bucket = module.open_bucket(spec, retry, self._pieces.value, repr(self))
         return opened
@@ -235,7 +253,7 @@ class S3Storage(Storage):
         return StorageError(message, ErrorKind.OBJECT_STORE)
 
 
-def _rebuild(state: Any, pickles_secrets: bool) -> S3Storage:  # noqa: ANN401
+def _rebuild(state: Any, tag: _Tag) -> S3Storage:  # noqa: ANN401
     storage = S3Storage(*state)
-    storage._pickles_secrets = pickles_secrets  # noqa: SLF001
+    storage._tag = tag  # noqa: SLF001
     return storage

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError
 
+from icechunk_stream.errors import StorageError
 from icechunk_stream.storage.failures import Failure
-from icechunk_stream.storage.optional import is_installed, load
+from icechunk_stream.storage.optional import is_installed
 from icechunk_stream.storage.per_process import PerProcess
 from icechunk_stream.storage.s3_bucket import S3Bucket
 from icechunk_stream.storage.s3_errors import failure_of
 from icechunk_stream.storage.s3_explain import explain
+from icechunk_stream.storage.s3_obstore import S3Obstore
 from icechunk_stream.storage.s3_requests import S3Requests
 from icechunk_stream.storage.s3_session import S3Session
 
@@ -23,24 +25,27 @@ if TYPE_CHECKING:
 
     from icechunk_stream.storage.retry import Retry
     from icechunk_stream.storage.s3_credentials import S3Secret
-    from icechunk_stream.storage.s3_obstore import ObstoreRequests
     from icechunk_stream.storage.s3_settings import S3Access, Usage
     from icechunk_stream.storage.s3_values import Got
     from icechunk_stream.storage.traits import Traits
     from icechunk_stream.storage.values import ByteRange, BytesLike, Version
 
-_OBSTORE = "icechunk_stream.storage.s3_obstore"
 _MOST_CLIENTS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSpec:
-    """All that clients depend on."""
+    """All that clients depend on.
+
+    Ambient credentials may be others by the time that the next storage is made: ``origin`` is the
+    same for one storage and its copies only.
+    """
 
     bucket: str
     access: S3Access
     secret: S3Secret
     usage: Usage
+    origin: str
 
 
 class S3Clients:
@@ -57,7 +62,7 @@ class S3Clients:
 
     def get(self, name: str, byte_range: ByteRange | None, tries: int) -> Got | Failure:
         obstore = self.obstore
-        if obstore is not None and obstore.can_read() and _has_turn(obstore, name, tries):
+        if obstore is not None and obstore.reads and _has_turn(obstore, name, tries):
             answer = obstore.get(name, byte_range)
             if not isinstance(answer, Failure) or answer.transient:
                 return answer
@@ -68,13 +73,13 @@ class S3Clients:
     ) -> Version | Failure | None:
         """None where it is botocore's turn."""
         obstore = self.obstore
-        if obstore is None or not obstore.can_write() or not _has_turn(obstore, name, tries):
+        if obstore is None or not obstore.writes or not _has_turn(obstore, name, tries):
             return None
         answer = obstore.put(name, data, traits)
         return None if isinstance(answer, Failure) and not answer.transient else answer
 
 
-def _has_turn(obstore: ObstoreRequests, name: str, tries: int) -> bool:
+def _has_turn(obstore: S3Obstore, name: str, tries: int) -> bool:
     return tries % 2 == 0 and obstore.can_name(name)
 
 
@@ -86,14 +91,17 @@ def _open_session(spec: ClientSpec) -> S3Session:
     raise explain(failure, "open", "", f"the bucket {spec.bucket!r}")
 
 
-def _open_obstore(session: S3Session, spec: ClientSpec) -> ObstoreRequests | None:
-    if spec.access.bulk == "boto3" or (spec.access.bulk == "auto" and not is_installed("obstore")):
+def _open_obstore(session: S3Session, spec: ClientSpec) -> S3Obstore | None:
+    choice = spec.access.bulk
+    if choice == "boto3" or (choice == "auto" and not is_installed("obstore")):
         return None
-    module = load(_OBSTORE, package="obstore", extra="cloud")
-    if not module.is_usable():
+    try:
+        return S3Obstore(session, spec.bucket, spec.usage)
+    except StorageError:
+        # A forked process may have no room for a copy of obstore.
+        if choice == "obstore":
+            raise
         return None
-    requests: ObstoreRequests = module.ObstoreRequests(session, spec.bucket, spec.usage)
-    return requests
 
 
 def open_bucket(spec: ClientSpec, retry: Retry, pieces: ThreadPoolExecutor, where: str) -> S3Bucket:

@@ -12,7 +12,7 @@ from icechunk_stream.storage.failures import Failure, Trouble
 from icechunk_stream.storage.s3_checksums import checksum_field, checksum_name
 from icechunk_stream.storage.s3_errors import BOTO_ERRORS, failure_of, failure_of_code
 from icechunk_stream.storage.s3_values import Condition, Entry, Got, Head, Page
-from icechunk_stream.storage.traits import WRITE_ID
+from icechunk_stream.storage.traits import WRITE_ID, metadata_name
 from icechunk_stream.storage.values import From, Last, Span, Version, resolve_range
 
 if TYPE_CHECKING:
@@ -168,11 +168,6 @@ class S3Requests:
             if isinstance(answer, Failure):
                 failed[name] = answer
         return _without_missing(failed)
-
-
-def metadata_name(name: str) -> str:
-    """User metadata travel in HTTP headers, and some proxies drop those with an underscore."""
-    return name.replace("_", "")
 
 
 def range_header(byte_range: ByteRange) -> str:

@@ -82,6 +82,11 @@ def traits_of(key: str, data: BytesLike) -> Traits:
     return Traits(role, _CONTENT_TYPES.get(name), metadata)
 
 
+def metadata_name(name: str) -> str:
+    """User metadata travel in HTTP headers, and some proxies drop those with an underscore."""
+    return name.replace("_", "")
+
+
 def _describe(head: bytes) -> tuple[tuple[str, str], ...]:
     if len(head) < _HEAD or not head.startswith(_MAGIC):
         return ()
