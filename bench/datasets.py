@@ -79,7 +79,7 @@ def native_repository(path: Path, spec: int, count: int) -> Path:
 
     def write(new: Path) -> None:
         config = icechunk.RepositoryConfig(inline_chunk_threshold_bytes=0)
-        session = _new_session(new, config, spec)
+        session = _new_session(_local(new), config, spec)
         group = zarr.group(store=session.store)
         group.create_array(ARRAY, shape=(count,), chunks=(1,), dtype="u1", compressors=None)
         asyncio.run(_set_bytes(session.store, count))
@@ -89,41 +89,44 @@ def native_repository(path: Path, spec: int, count: int) -> Path:
 
 
 def small_repository(path: Path, chunks: int) -> Path:
+    return kept(path, lambda new: write_small(_local(new), chunks))
+
+
+def write_small(storage: icechunk.Storage, chunks: int) -> None:
     """An array of chunks of 4 kB, and one whose chunks stand in the manifest."""
-
-    def write(new: Path) -> None:
-        session = _new_session(new, icechunk.RepositoryConfig.default(), 2)
-        group = zarr.group(store=session.store)
-        for name, size in ((NATIVE, NATIVE_SIZE), (INLINE, INLINE_SIZE)):
-            values = np.arange(chunks * size, dtype="f4")
-            shape = values.shape
-            array = group.create_array(
-                name, shape=shape, chunks=(size,), dtype="f4", compressors=None
-            )
-            array[:] = values
-        session.commit("chunks")
-
-    return kept(path, write)
+    session = _new_session(storage, icechunk.RepositoryConfig.default(), 2)
+    group = zarr.group(store=session.store)
+    for name, size in ((NATIVE, NATIVE_SIZE), (INLINE, INLINE_SIZE)):
+        values = np.arange(chunks * size, dtype="f4")
+        shape = values.shape
+        array = group.create_array(name, shape=shape, chunks=(size,), dtype="f4", compressors=None)
+        array[:] = values
+    session.commit("chunks")
 
 
 def large_repository(path: Path, megabytes: int, *, packed: bool) -> Path:
+    return kept(path, lambda new: write_large(_local(new), megabytes, packed=packed))
+
+
+def write_large(storage: icechunk.Storage, megabytes: int, *, packed: bool) -> None:
     """An array of chunks of 1 MB as xarray writes it; packed with zarr's default codec or not."""
-
-    def write(new: Path) -> None:
-        session = _new_session(new, icechunk.RepositoryConfig.default(), 2)
-        noise = np.random.default_rng(0).normal(280, 10, (megabytes, 2**18)).astype("f4")
-        dataset = xr.Dataset({"t": (("time", "cell"), np.round(noise, 1))})
-        encoding: dict[str, object] = {"chunks": (1, 2**18)}
-        if not packed:
-            encoding["compressors"] = None
-        dataset.to_zarr(session.store, encoding={"t": encoding}, consolidated=False, zarr_format=3)
-        session.commit("array")
-
-    return kept(path, write)
+    session = _new_session(storage, icechunk.RepositoryConfig.default(), 2)
+    noise = np.random.default_rng(0).normal(280, 10, (megabytes, 2**18)).astype("f4")
+    dataset = xr.Dataset({"t": (("time", "cell"), np.round(noise, 1))})
+    encoding: dict[str, object] = {"chunks": (1, 2**18)}
+    if not packed:
+        encoding["compressors"] = None
+    dataset.to_zarr(session.store, encoding={"t": encoding}, consolidated=False, zarr_format=3)
+    session.commit("array")
 
 
-def _new_session(path: Path, config: icechunk.RepositoryConfig, spec: int) -> icechunk.Session:
-    storage = icechunk.local_filesystem_storage(str(path))
+def _local(path: Path) -> icechunk.Storage:
+    return icechunk.local_filesystem_storage(str(path))
+
+
+def _new_session(
+    storage: icechunk.Storage, config: icechunk.RepositoryConfig, spec: int
+) -> icechunk.Session:
     return icechunk.Repository.create(storage, config, spec_version=spec).writable_session("main")
 
 

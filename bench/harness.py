@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "RESULTS.md"
@@ -80,7 +80,8 @@ class Measured:
 class Report:
     """What one benchmark found; ``peer`` says how the peer was configured.
 
-    ``lines`` is a table of its own that a benchmark makes.
+    ``name`` is a script's, with options where these make another benchmark of it; ``lines`` is a
+    table of its own that a benchmark makes.
     """
 
     name: str
@@ -103,6 +104,11 @@ class Report:
             peer.append(_timed(case.peer)[0])
         self.measured.append(Measured(case, units.pop(), ours, peer))
         say(_row(self.measured[-1]))
+
+    def run_all(self, cases: Iterable[Case]) -> None:
+        for case in cases:
+            self.run(case)
+        self.write()
 
     def note(self, text: str) -> None:
         self.notes.append(text)
@@ -128,10 +134,12 @@ class Report:
 
     def _section(self) -> str:
         quick = " --quick" if self.quick else ""
+        script, *words = self.name.split(" ")
+        options = "".join(f" {word}" for word in words)
         lines = [
             f"## {self.name}",
             "",
-            f"`python bench/{self.name}.py{quick}` on {_machine()}.",
+            f"`python bench/{script}.py{options}{quick}` on {_machine()}.",
             f"Peer: {self.peer}.",
             "",
             *self._table(),
@@ -152,6 +160,7 @@ def arguments(description: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="smaller data and fewer rounds")
     parser.add_argument("--data", type=Path, help="keep the data in this folder, and use it again")
+    parser.add_argument("--s3", action="store_true", help="on S3, where the benchmark can do that")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     return parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""Reading from local disk: a large array through xarray, and single chunks of 4 kB at random."""
+"""Reading from local disk or S3: a large array through xarray, random single chunks of 4 kB."""
 
 from __future__ import annotations
 
@@ -12,28 +12,50 @@ import zarr
 from zarr.core.buffer import default_buffer_prototype
 
 import icechunk_stream
-from bench.datasets import NATIVE, NATIVE_SIZE, large_repository, small_repository
-from bench.harness import Case, Report, Stopwatch, arguments, data_folder
+from bench.datasets import (
+    NATIVE,
+    NATIVE_SIZE,
+    large_repository,
+    small_repository,
+    write_large,
+    write_small,
+)
+from bench.harness import Case, Report, Stopwatch, arguments, data_folder, say
+from bench.s3_clients import isolate, memory_folder, s3_storage
+from tests.object_stores.buckets import create_bucket
+from tests.object_stores.servers import versitygw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
     from types import ModuleType
 
+    from tests.object_stores.servers import S3Server
+
     Side = Callable[[Stopwatch], int]
+    # A library's storage of a repository.
+    Place = Callable[[ModuleType], Any]
 
 PEER = (
     "icechunk on a local folder with its default configuration and no cache of chunks, zarr with"
     " its default concurrency; the operating system has the files in memory"
+)
+S3_PEER = (
+    "icechunk with its default configuration and no cache of chunks, zarr with its default"
+    " concurrency, both on versitygw, which runs on the same cores and has its files in memory."
+    " Ours with obstore"
 )
 FULL_READ_TARGET = 1.0
 RANDOM_READ_TARGET = 0.67
 AT_ONCE = 64
 
 
-def opened(library: ModuleType, path: Path) -> Any:
-    storage = library.local_filesystem_storage(str(path))
-    return library.Repository.open(storage).readonly_session("main").store
+def opened(library: ModuleType, place: Place) -> Any:
+    return library.Repository.open(place(library)).readonly_session("main").store
+
+
+def local(path: Path) -> Place:
+    return lambda library: library.local_filesystem_storage(str(path))
 
 
 def both(
@@ -43,33 +65,34 @@ def both(
     return Case(name, unit, work(icechunk_stream), work(icechunk), target, rounds)
 
 
-def full_read(library: ModuleType, path: Path) -> Side:
+def full_read(library: ModuleType, place: Place) -> Side:
     """From opening the repository to the whole array in memory, without dask."""
 
     def run(watch: Stopwatch) -> int:
         with watch:
-            store = opened(library, path)
+            store = opened(library, place)
             values = xr.open_zarr(store, consolidated=False, chunks=None)["t"].load()
         return int(values.nbytes / 2**20)
 
     return run
 
 
+def full_case(place: Place, *, packed: bool) -> Case:
+    name = "zarr's default zstd" if packed else "no codec"
+    name = f"xarray full read, chunks of 1 MiB, {name}"
+    return both(name, "MiB", lambda library: full_read(library, place), FULL_READ_TARGET, 5)
+
+
 def full_cases(folder: Path, megabytes: int) -> Iterator[Case]:
     for packed in (False, True):
         codec = "zstd" if packed else "plain"
         path = large_repository(folder / f"large-{codec}-{megabytes}", megabytes, packed=packed)
-
-        def work(library: ModuleType, path: Path = path) -> Side:
-            return full_read(library, path)
-
-        name = "zarr's default zstd" if packed else "no codec"
-        yield both(f"xarray full read, chunks of 1 MiB, {name}", "MiB", work, FULL_READ_TARGET, 5)
+        yield full_case(local(path), packed=packed)
 
 
-def indexed(library: ModuleType, path: Path, order: list[int]) -> Side:
+def indexed(library: ModuleType, place: Place, order: list[int]) -> Side:
     """One slice of a zarr array after the other, each exactly a chunk."""
-    array = zarr.open_array(opened(library, path), path=NATIVE, mode="r")
+    array = zarr.open_array(opened(library, place), path=NATIVE, mode="r")
 
     def run(watch: Stopwatch) -> int:
         size = 0
@@ -82,8 +105,8 @@ def indexed(library: ModuleType, path: Path, order: list[int]) -> Side:
     return run
 
 
-def one_by_one(library: ModuleType, path: Path, order: list[int]) -> Side:
-    store = opened(library, path)
+def one_by_one(library: ModuleType, place: Place, order: list[int]) -> Side:
+    store = opened(library, place)
     prototype = default_buffer_prototype()
 
     async def read() -> int:
@@ -95,8 +118,8 @@ def one_by_one(library: ModuleType, path: Path, order: list[int]) -> Side:
     return _in_loop(read)
 
 
-def at_once(library: ModuleType, path: Path, order: list[int]) -> Side:
-    store = opened(library, path)
+def at_once(library: ModuleType, place: Place, order: list[int]) -> Side:
+    store = opened(library, place)
     prototype = default_buffer_prototype()
 
     async def read() -> int:
@@ -110,21 +133,37 @@ def at_once(library: ModuleType, path: Path, order: list[int]) -> Side:
     return _in_loop(read)
 
 
-def random_cases(folder: Path, reads: int) -> Iterator[Case]:
-    chunks = reads
-    path = small_repository(folder / f"small-{chunks}", chunks)
-    order = np.random.default_rng(1).permutation(chunks)[:reads].tolist()
-    ways = {
-        "zarr array, one slice a chunk": indexed,
-        "store.get, one after the other": one_by_one,
-        f"store.get, {AT_ONCE} at once": at_once,
+def random_cases(place: Place, reads: int, patient_rounds: int) -> Iterator[Case]:
+    """``patient_rounds`` is for the ways that wait for each chunk before the next."""
+    order = np.random.default_rng(1).permutation(reads).tolist()
+    ways: dict[str, tuple[Callable[..., Side], int]] = {
+        "zarr array, one slice a chunk": (indexed, patient_rounds),
+        "store.get, one after the other": (one_by_one, patient_rounds),
+        f"store.get, {AT_ONCE} at once": (at_once, 5),
     }
-    for name, way in ways.items():
+    for name, (way, rounds) in ways.items():
 
         def work(library: ModuleType, way: Callable[..., Side] = way) -> Side:
-            return way(library, path, order)
+            return way(library, place, order)
 
-        yield both(f"random chunks of 4 kB: {name}", "bytes", work, RANDOM_READ_TARGET, 5)
+        yield both(f"random chunks of 4 kB: {name}", "bytes", work, RANDOM_READ_TARGET, rounds)
+
+
+def s3_place(server: S3Server, bucket: str, name: str) -> Place:
+    return lambda library: s3_storage(library, server, bucket, name)
+
+
+def s3_cases(server: S3Server, megabytes: int, reads: int) -> Iterator[Case]:
+    bucket = create_bucket(server, "bench")
+    for packed in (False, True):
+        place = s3_place(server, bucket, f"large-{packed}")
+        say("writing a large array")
+        write_large(place(icechunk), megabytes, packed=packed)
+        yield full_case(place, packed=packed)
+    place = s3_place(server, bucket, "small")
+    say("writing small chunks")
+    write_small(place(icechunk), reads)
+    yield from random_cases(place, reads, 2)
 
 
 def _in_loop(read: Callable[[], Any]) -> Side:
@@ -136,15 +175,24 @@ def _in_loop(read: Callable[[], Any]) -> Side:
     return run
 
 
+def read_locally(folder: Path, megabytes: int, reads: int) -> Iterator[Case]:
+    yield from full_cases(folder, megabytes)
+    place = local(small_repository(folder / f"small-{reads}", reads))
+    yield from random_cases(place, reads, 5)
+
+
 def main() -> None:
     options = arguments(__doc__)
-    report = Report("read", PEER, options.quick)
-    with data_folder(options.data) as folder:
-        for case in full_cases(folder, 128 if options.quick else 1024):
-            report.run(case)
-        for case in random_cases(folder, 1000 if options.quick else 10_000):
-            report.run(case)
-    report.write()
+    megabytes, reads = (128, 1000) if options.quick else (1024, 10_000)
+    if not options.s3:
+        report = Report("read", PEER, options.quick)
+        with data_folder(options.data) as folder:
+            report.run_all(read_locally(folder, megabytes, reads))
+        return
+    isolate()
+    report = Report("read --s3", S3_PEER, options.quick)
+    with memory_folder() as folder, versitygw(folder) as server:
+        report.run_all(s3_cases(server, megabytes, reads))
 
 
 if __name__ == "__main__":

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import tempfile
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import boto3
@@ -21,13 +25,16 @@ from zarr.core.buffer import default_buffer_prototype
 from icechunk_stream.credentials import s3_static_credentials
 from icechunk_stream.storage import S3Access, S3Storage
 from icechunk_stream.storage.values import ReadRequest, Span
+from tests.object_stores.servers import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import ModuleType
 
     from icechunk_stream.storage.s3_settings import Bulk
     from tests.object_stores.servers import S3Server
 
+_MEMORY = Path("/dev/shm")
 _BATCH_BYTES = 256 * 2**20
 _FIRST = 100
 _numbers = count()
@@ -172,7 +179,7 @@ class Reference(Client):
 
     def _store(self, prefix: str, size: int) -> icechunk.IcechunkStore:
         if prefix not in self._stores:
-            storage = reference_storage(self.places.server, self.places.bucket, prefix)
+            storage = s3_storage(icechunk, self.places.server, self.places.bucket, prefix)
             session = icechunk.Repository.create(storage).writable_session("main")
             shape = (2**20 * size,)
             zarr.group(store=session.store).create_array(
@@ -201,8 +208,23 @@ class Reference(Client):
         return asyncio.run(get())
 
 
-def reference_storage(server: S3Server, bucket: str, prefix: str) -> icechunk.Storage:
-    return icechunk.s3_storage(
+def isolate() -> None:
+    """No client may look for a metadata service, or for a way around."""
+    os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+    os.environ["NO_PROXY"] = os.environ["no_proxy"] = HOST
+
+
+@contextmanager
+def memory_folder() -> Iterator[Path]:
+    """A folder for a server's objects: in memory where that can be, as disks make noise."""
+    root = _MEMORY if _MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=root) as folder:
+        yield Path(folder)
+
+
+def s3_storage(library: ModuleType, server: S3Server, bucket: str, prefix: str) -> Any:
+    """A library's storage on a server."""
+    return library.s3_storage(
         bucket=bucket,
         prefix=prefix,
         endpoint_url=server.endpoint,

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import shutil
 import statistics
-import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from bench.harness import Report, arguments, say
-from bench.s3_clients import CLIENTS, Client, Places
+from bench.s3_clients import CLIENTS, Client, Places, isolate, memory_folder
 from icechunk_stream.testing.http_proxy import HttpProxy
 from tests.object_stores import servers
 from tests.object_stores.buckets import create_bucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests.object_stores.servers import S3Server
 
@@ -29,8 +27,8 @@ PEER = (
     "icechunk through its store, with its default configuration: asyncio.gather over all objects"
     " of a case. Ours: put_many and get_many of a storage with its defaults, with obstore or with"
     " boto3 alone. Plain boto3: threads as many as ours, a pool of as many connections, retries"
-    " off. All clients take turns in one process; the server and the proxy are other processes on"
-    " the same cores; client CPU is that of the client's process"
+    " off. All clients take turns in one process; the server, which has its objects in memory, and"
+    " the proxy are other processes on the same cores; client CPU is that of the client's process"
 )
 LATENCY_MS = 20
 TARGET = 0.9
@@ -96,10 +94,11 @@ def measure(work: Work, server: S3Server, objects: Path) -> Outcome:
     for client in clients:
         work.prepare(client)
         _turn(work, client, Spent())
+        forget_new(objects, client)
     for _ in range(work.rounds):
         for client in clients:
-            forget_new(objects, client)
             _turn(work, client, found[client.name])
+            forget_new(objects, client)
     forget_all(objects)
     return found
 
@@ -169,23 +168,17 @@ def near_and_far(folder: Path) -> Iterator[dict[str, S3Server]]:
         }
 
 
-def isolate() -> None:
-    """No client may look for a metadata service, or for a way around."""
-    os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
-    os.environ["NO_PROXY"] = os.environ["no_proxy"] = servers.HOST
-
-
 def main() -> None:
     options = arguments(__doc__)
     report = Report("storage", PEER, options.quick)
     isolate()
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+    with memory_folder() as folder:
         rows: list[tuple[str, str, Outcome]] = []
-        with near_and_far(Path(folder)) as reached:
+        with near_and_far(folder) as reached:
             for where, server in reached.items():
                 for work in works(quick=options.quick):
                     say(f"{where}: {work.name}")
-                    outcome = measure(work, server, Path(folder) / "objects")
+                    outcome = measure(work, server, folder / "objects")
                     rows.append((work.name, where, outcome))
                     say("\n".join(list(table(rows[-1:]))[2:]))
             trips = "; ".join(round_trips(reached["direct"]))

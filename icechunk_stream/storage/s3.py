@@ -81,7 +81,7 @@ class S3Storage(Storage):
         self._access = access or S3Access()
         super().__init__(self._access.concurrency)
         self._bucket = bucket
-        self._prefix = normal_prefix(prefix)
+        self._prefix = prefix or ""
         self._secret: S3Secret = credentials or S3FromEnv()
         self._settings = overlay(StorageSettings(), settings or StorageSettings(), deep=True)
         self._waiting = waiting or Waiting()
@@ -100,7 +100,7 @@ class S3Storage(Storage):
     @property
     def prefix(self) -> str:
         """What all names begin with, without a slash at its end."""
-        return self._prefix
+        return normal_prefix(self._prefix)
 
     @property
     def access(self) -> S3Access:
@@ -112,7 +112,7 @@ class S3Storage(Storage):
         return overlay(StorageSettings(), self._settings, deep=True)
 
     def __repr__(self) -> str:
-        shown = [repr(self._bucket), f"prefix={self._prefix!r}"]
+        shown = [repr(self._bucket), f"prefix={self.prefix!r}"]
         if self._access.endpoint_url is not None:
             shown.append(f"endpoint_url={self._access.endpoint_url!r}")
         return f"S3Storage({', '.join(shown)})"
@@ -163,12 +163,12 @@ class S3Storage(Storage):
 
     @property
     def _identity(self) -> tuple[object, ...]:
-        return (self._bucket, self._prefix, self._access, self._usage)
+        return (self._bucket, self.prefix, self._access, self._usage)
 
     def _check(self) -> None:
         if not self._bucket:
             raise InvalidInputError("the bucket has no name", ErrorKind.STORAGE_CONFIG)
-        if self._prefix and self._access.legacy_rooted_keys:
+        if self.prefix and self._access.legacy_rooted_keys:
             message = "legacy_rooted_keys is for an empty prefix only: leave it out"
             raise InvalidInputError(message, ErrorKind.STORAGE_CONFIG)
 

@@ -78,14 +78,11 @@ class S3Bucket:
         traits, body = traits_of(place.key, data), _flat(data)
 
         def attempt(tries: int) -> Version | Failure:
-            done = self.clients.put_by_obstore(place.name, body, traits, tries)
-            if done is not None:
-                return done
-            if len(body) >= self.usage.multipart_from:
-                part_size = self.usage.part_size(len(body))
-                upload = MultipartUpload(self.clients.requests, self.retry, self.pieces, part_size)
-                return upload.put(place.name, memoryview(body), traits)
-            return self.clients.requests.put(place.name, body, traits)
+            if len(body) < self.usage.multipart_from:
+                return self.clients.put(place.name, body, traits, tries)
+            part_size = self.usage.part_size(len(body))
+            upload = MultipartUpload(self.clients.requests, self.retry, self.pieces, part_size)
+            return upload.put(place.name, memoryview(body), traits)
 
         done = self.retry.call(attempt)
         if isinstance(done, Failure):

@@ -52,6 +52,7 @@ class S3Clients:
     """botocore for everything, and obstore where it is faster.
 
     What obstore fails at goes to botocore at once, whose answers say more, or with the next try.
+    Large objects go in parts through botocore: an upload that obstore gave up left parts behind.
     """
 
     def __init__(self, spec: ClientSpec) -> None:
@@ -68,15 +69,13 @@ class S3Clients:
                 return answer
         return self.requests.get(name, byte_range)
 
-    def put_by_obstore(
-        self, name: str, data: BytesLike, traits: Traits, tries: int
-    ) -> Version | Failure | None:
-        """None where it is botocore's turn."""
+    def put(self, name: str, data: BytesLike, traits: Traits, tries: int) -> Version | Failure:
         obstore = self.obstore
-        if obstore is None or not obstore.writes or not _has_turn(obstore, name, tries):
-            return None
-        answer = obstore.put(name, data, traits)
-        return None if isinstance(answer, Failure) and not answer.transient else answer
+        if obstore is not None and obstore.writes and _has_turn(obstore, name, tries):
+            answer = obstore.put(name, data, traits)
+            if not isinstance(answer, Failure) or answer.transient:
+                return answer
+        return self.requests.put(name, data, traits)
 
 
 def _has_turn(obstore: S3Obstore, name: str, tries: int) -> bool:

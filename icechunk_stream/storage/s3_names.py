@@ -48,7 +48,7 @@ def find_names(prefix: str, rooted: bool | None, look: Callable[[Place], object 
     the same name has the repository at the plain one, too.
     """
     plain, legacy = Names.below(prefix), Names(_ROOT)
-    if prefix or rooted is False:
+    if plain.root or rooted is False:
         return plain
     if rooted:
         return legacy

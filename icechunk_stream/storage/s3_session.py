@@ -63,11 +63,14 @@ class S3Session:
 
     def object_base(self, bucket: str) -> str:
         """The URL, without a trailing slash, below which the objects of a bucket are."""
-        config = self._config(1).merge(Config(signature_version=UNSIGNED))
-        unsigned = self._create_client(config)
-        params = {"Bucket": bucket, "Key": _PROBE_KEY}
-        url = urlsplit(unsigned.generate_presigned_url("get_object", Params=params))
-        return f"{url.scheme}://{url.netloc}{url.path.removesuffix(f'/{_PROBE_KEY}')}"
+        unsigned = self._create_client(self._config(1).merge(Config(signature_version=UNSIGNED)))
+        unsigned.meta.events.register("before-send.s3", _stop)
+        try:
+            unsigned.head_object(Bucket=bucket, Key=_PROBE_KEY)
+        except _StoppedError as stopped:
+            url = urlsplit(stopped.url)
+            return f"{url.scheme}://{url.netloc}{url.path.removesuffix(f'/{_PROBE_KEY}')}"
+        raise AssertionError("botocore sends nothing without asking its handlers")
 
     def _config(self, concurrency: int) -> Config:
         options: dict[str, Any] = {
@@ -103,6 +106,18 @@ class S3Session:
         if self.access.read_headers or self.access.write_headers:
             add = partial(_add_headers, self.access.read_headers, self.access.write_headers)
             events.register("before-call.s3", add)
+
+
+class _StoppedError(Exception):
+    """A request was made ready, and is not sent."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.url = url
+
+
+def _stop(request: Any, **_: object) -> None:  # noqa: ANN401
+    raise _StoppedError(request.url)
 
 
 def _add_headers(

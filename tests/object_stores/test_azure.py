@@ -2,7 +2,7 @@
 
 import pytest
 
-from icechunk_stream.storage import Storage
+from icechunk_stream.storage import Storage, probe_conditional_writes
 from icechunk_stream.testing.storage_contract import StorageContract
 from tests.object_stores import racers
 from tests.object_stores.azure import storage_of
@@ -35,3 +35,11 @@ def test_forked_children_use_the_storage_of_their_parent(
     seen = ["parent", "7"]
     assert found == [[seen, [seen]], [seen, [seen]]]
     assert after == seen
+
+
+def test_the_probe_is_content_and_leaves_nothing(
+    azurite: AzureServer, azure_container: str
+) -> None:
+    storage = storage_of(azurite, azure_container)
+    probe_conditional_writes(storage)
+    assert list(storage.list()) == []
