@@ -37,6 +37,8 @@ format: venv ## rewrite the sources in the project's format
 bench: venv ## measure against the reference library; rewrites bench/RESULTS.md
 	$(PYTHON) bench/manifest_codec.py
 	$(PYTHON) bench/read.py
+	$(PYTHON) bench/read.py --s3
+	$(PYTHON) bench/storage.py
 
 soak: venv servers ## long fuzzing and property runs
 	HYPOTHESIS_PROFILE=soak $(PYTHON) -m pytest -n $(WORKERS) -m "soak or compat"

@@ -28,7 +28,7 @@ from icechunk_stream.storage.values import ReadRequest, Span
 from tests.object_stores.servers import HOST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from types import ModuleType
 
     from icechunk_stream.storage.s3_settings import Bulk
@@ -86,7 +86,7 @@ class Client(ABC):
     def _put(self, prefix: str, rows: range, body: bytes) -> None: ...
 
     @abstractmethod
-    def _get(self, prefix: str, rows: range, start: int, end: int) -> list[Any]: ...
+    def _get(self, prefix: str, rows: range, start: int, end: int) -> Sequence[Any]: ...
 
 
 class Ours(Client):
@@ -115,7 +115,7 @@ class Ours(Client):
     def _put(self, prefix: str, rows: range, body: bytes) -> None:
         self._storages[prefix].put_many([(_key(row), body) for row in rows])
 
-    def _get(self, prefix: str, rows: range, start: int, end: int) -> list[bytes]:
+    def _get(self, prefix: str, rows: range, start: int, end: int) -> Sequence[Any]:
         span = Span(start, end)
         return self._storages[prefix].get_many([ReadRequest(_key(row), span) for row in rows])
 

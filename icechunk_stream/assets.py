@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from icechunk_stream.config import CachingConfig
     from icechunk_stream.format.chunk_refs import NativeChunk
     from icechunk_stream.format.ids import ManifestId, SnapshotId
+    from icechunk_stream.storage import BytesLike
 
 REPO_KEY = "repo"
 CONFIG_KEY = "config.yaml"
@@ -77,7 +78,7 @@ class Assets:
         self._logs: ByteCache[TransactionLog] = ByteCache(
             limits.transaction_logs, lambda log: log.nbytes
         )
-        self._chunks: ByteCache[bytes] = ByteCache(limits.chunks, len)
+        self._chunks: ByteCache[BytesLike] = ByteCache(limits.chunks, len)
         self._repo: tuple[Version, RepoInfo] | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -118,14 +119,14 @@ class Assets:
             case _:
                 return None
 
-    def chunk(self, chunk: NativeChunk, start: int, end: int) -> bytes:
+    def chunk(self, chunk: NativeChunk, start: int, end: int) -> BytesLike:
         """Bytes ``start`` to ``end`` of a chunk, which must be there in full."""
         if not self.limits.chunks:
             return self._fetch_chunk(chunk, start, end)
         whole = self._chunks.get(chunk, lambda: self._fetch_chunk(chunk, 0, chunk.length))
         return whole[start:end]
 
-    def cached_chunk(self, chunk: NativeChunk) -> bytes | None:
+    def cached_chunk(self, chunk: NativeChunk) -> BytesLike | None:
         return self._chunks.peek(chunk) if self.limits.chunks else None
 
     def fetch_manifest(self, id: ManifestId) -> Manifest:
@@ -146,9 +147,9 @@ class Assets:
         _check_name(key, log.id, id)
         return log
 
-    def _fetch_chunk(self, chunk: NativeChunk, start: int, end: int) -> bytes:
+    def _fetch_chunk(self, chunk: NativeChunk, start: int, end: int) -> BytesLike:
         key = chunk_key(chunk)
-        data = self.storage.get(key, Span(chunk.offset + start, chunk.offset + end))
+        data = self.storage.get_buffer(key, Span(chunk.offset + start, chunk.offset + end))
         if len(data) != end - start:
             message = (
                 f"{len(data)} of the {end - start} bytes from {chunk.offset + start} are there"

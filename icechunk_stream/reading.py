@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from icechunk_stream.format.chunk_refs import ChunkPayload, RefColumns
     from icechunk_stream.format.manifest import Manifest
     from icechunk_stream.format.snapshot import ManifestFile, Snapshot
+    from icechunk_stream.storage import BytesLike
     from icechunk_stream.virtual.containers import Containers
 
 
@@ -68,7 +69,7 @@ class SnapshotReader:
         file = self._file(node, number)
         return self._of(self.assets.manifest(file), node, number)
 
-    def bytes(self, payload: ChunkPayload, start: int, end: int) -> bytes:
+    def bytes(self, payload: ChunkPayload, start: int, end: int) -> BytesLike:
         """Bytes ``start`` to ``end`` of a chunk."""
         match payload:
             case InlineChunk(data):

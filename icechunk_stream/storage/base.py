@@ -106,8 +106,13 @@ class Storage(ABC):
         check_key(key)
         return self._get(key, byte_range)
 
-    def get_many(self, requests: Sequence[ReadRequest]) -> builtins.list[bytes]:
-        """Bytes of each request, in their order, fetched in parallel."""
+    def get_buffer(self, key: str, byte_range: ByteRange | None = None) -> BytesLike:
+        """``get`` that may give a view of what a client received in place of a copy."""
+        check_key(key)
+        return self._get_buffer(key, byte_range)
+
+    def get_many(self, requests: Sequence[ReadRequest]) -> Sequence[BytesLike]:
+        """The buffer of each request, in their order, fetched in parallel."""
         return self._spread(self._get_requested, requests)
 
     def submit(self, key: str, byte_range: ByteRange | None = None) -> Future[bytes]:
@@ -194,8 +199,11 @@ class Storage(ABC):
     @abstractmethod
     def __repr__(self) -> str: ...
 
-    def _get_requested(self, request: ReadRequest) -> bytes:
-        return self.get(request.key, request.byte_range)
+    def _get_buffer(self, key: str, byte_range: ByteRange | None) -> BytesLike:
+        return self._get(key, byte_range)
+
+    def _get_requested(self, request: ReadRequest) -> BytesLike:
+        return self.get_buffer(request.key, request.byte_range)
 
     def _put_item(self, item: tuple[str, BytesLike]) -> None:
         self.put(*item)

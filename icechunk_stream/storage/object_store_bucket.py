@@ -59,7 +59,7 @@ class ObjectStoreBucket:
     pieces: ThreadPoolExecutor
     where: str
 
-    def get(self, place: Place, byte_range: ByteRange | None) -> bytes:
+    def get(self, place: Place, byte_range: ByteRange | None) -> BytesLike:
         match byte_range:
             case Span(start, end) if end - start > self.usage.piece_size:
                 return self._get_in_pieces(place, byte_range)
@@ -76,7 +76,7 @@ class ObjectStoreBucket:
             case Failure():
                 raise self._error(got, "read", place.key)
             case Got(data, version):
-                return NotModified() if version == unless else Fetched(data, version)
+                return NotModified() if version == unless else Fetched(bytes(data), version)
 
     def stat(self, place: Place) -> Head | None:
         head = self._head(place.name)

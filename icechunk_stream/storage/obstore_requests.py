@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _PAGE = 1000
+_COPIED = 64 * 1024
 _UNCLEAR = "the answer is no answer of such a store"
 
 
@@ -55,7 +56,7 @@ class ObstoreRequests:
             options["if_match"] = expected.token
         try:
             result = self._library.get(self._opened.reader, name, options=options)
-            data = bytes(result.bytes())
+            data = _held(result.bytes())
             start, end = result.range
             meta = result.meta
         except self._errors as error:
@@ -148,6 +149,11 @@ class ObstoreRequests:
     def _failure(self, error: Exception) -> Failure:
         provider = self._opened.provider
         return (provider and provider.failure) or failure_of(error)
+
+
+def _held(body: Any) -> BytesLike:  # noqa: ANN401 - obstore's types are stubs only
+    """A view spares copying much; a copy of little keeps no larger buffer of obstore's alive."""
+    return bytes(body) if len(body) <= _COPIED else memoryview(body)
 
 
 def _range_options(byte_range: ByteRange | None) -> dict[str, Any]:

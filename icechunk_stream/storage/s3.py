@@ -200,6 +200,9 @@ class S3Storage(Storage):
             raise ReadOnlyError(message, ErrorKind.READ_ONLY_STORAGE)
 
     def _get(self, key: str, byte_range: ByteRange | None) -> bytes:
+        return bytes(self._get_buffer(key, byte_range))
+
+    def _get_buffer(self, key: str, byte_range: ByteRange | None) -> BytesLike:
         return self._opened.value.get(self._place(key), byte_range)
 
     def _read(self, key: str, unless: Version | None) -> Fetched | NotModified | Missing:

@@ -46,7 +46,7 @@ class S3Bucket:
     pieces: ThreadPoolExecutor
     where: str
 
-    def get(self, place: Place, byte_range: ByteRange | None) -> bytes:
+    def get(self, place: Place, byte_range: ByteRange | None) -> BytesLike:
         match byte_range:
             case Span(start, end) if end - start > self.usage.piece_size:
                 return self._get_in_pieces(place, byte_range)
@@ -64,7 +64,7 @@ class S3Bucket:
             case Failure():
                 raise self._error(got, "read", place.key)
             case Got(data, version):
-                return NotModified() if version == unless else Fetched(data, version)
+                return NotModified() if version == unless else Fetched(bytes(data), version)
 
     def stat(self, place: Place) -> Head | None:
         head = self.retry.call(lambda _: self.clients.requests.head(place.name))

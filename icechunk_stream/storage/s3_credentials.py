@@ -96,13 +96,17 @@ class KeyRing:
                 " correct it, it runs in each process that opens the storage"
             )
             raise StorageError(message, ErrorKind.INVALID_CREDENTIALS) from error
-        return _checked(answer, function)
+        key = _as_key(answer, function)
+        if key.expires_after is not None and _aware(key.expires_after) <= self._now():
+            message = f"the credentials function {_name(function)} returned an expired key"
+            raise StorageError(message, ErrorKind.INVALID_CREDENTIALS)
+        return key
 
 
-def _checked(answer: Any, function: Callable[[], object]) -> S3StaticCredentials:  # noqa: ANN401
+def _as_key(answer: Any, function: Callable[[], object]) -> S3StaticCredentials:  # noqa: ANN401
     """The answer as a key; the reference library's class has the same attributes."""
     try:
-        key = S3StaticCredentials(
+        return S3StaticCredentials(
             answer.access_key_id,
             answer.secret_access_key,
             answer.session_token,
@@ -114,10 +118,6 @@ def _checked(answer: Any, function: Callable[[], object]) -> S3StaticCredentials
             " return S3StaticCredentials"
         )
         raise StorageError(message, ErrorKind.INVALID_CREDENTIALS) from None
-    if key.expires_after is not None and _aware(key.expires_after) <= now():
-        message = f"the credentials function {_name(function)} returned an expired key"
-        raise StorageError(message, ErrorKind.INVALID_CREDENTIALS)
-    return key
 
 
 def _aware(moment: datetime) -> datetime:

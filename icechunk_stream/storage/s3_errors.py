@@ -51,6 +51,7 @@ _CUT = (
     ResponseStreamingError,
 )
 CUT = "the connection broke, or the answer was cut short"
+_ABSENT = frozenset({"KeyNotFound", "NoSuchKey", "NoSuchObject", "NoSuchVersion", "NotFound"})
 _LONGEST_CODE = 60
 _WRONG_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
 
@@ -88,7 +89,11 @@ def _answer(response: dict[str, Any]) -> Failure:
 
 def failure_of_code(code: str, status: int | None = None) -> Failure:
     code = clean_code(code)
-    return Failure(trouble_of(status, code), status, code)
+    trouble = trouble_of(status, code)
+    if trouble is Trouble.MISSING and code and code not in _ABSENT:
+        # Of something else than the object: a user, a tenant.
+        trouble = Trouble.REFUSED
+    return Failure(trouble, status, code)
 
 
 def clean_code(code: str) -> str:

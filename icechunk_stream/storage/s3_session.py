@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 from urllib.parse import urlsplit
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from botocore.credentials import ReadOnlyCredentials
 
     from icechunk_stream.storage.s3_credentials import S3Secret
-    from icechunk_stream.storage.s3_settings import Headers, S3Access, Timeouts
+    from icechunk_stream.storage.s3_settings import S3Access, Timeouts
 
 USER_AGENT = f"icechunk-stream/{VERSION}"
 
@@ -86,8 +86,9 @@ class S3Session:
         }
         if self.anonymous:
             options["signature_version"] = UNSIGNED
-        if self.access.force_path_style:
-            options["s3"] = {"addressing_style": "path"}
+        style = _addressing(self.access)
+        if style is not None:
+            options["s3"] = {"addressing_style": style}
         return Config(**options)
 
     def _create_client(self, config: Config) -> Any:  # noqa: ANN401 - botocore has no types
@@ -104,8 +105,25 @@ class S3Session:
         # Waiting for "100 Continue" would make each write two round trips.
         events.unregister("before-call.s3", add_expect_header)
         if self.access.read_headers or self.access.write_headers:
-            add = partial(_add_headers, self.access.read_headers, self.access.write_headers)
-            events.register("before-call.s3", add)
+            events.register("before-call.s3", _HeaderAdder(self.access))
+
+
+def _addressing(access: S3Access) -> str | None:
+    """Where the bucket stands in URLs; None leaves it to botocore, which knows Amazon's servers."""
+    if access.force_path_style:
+        return "path"
+    host = None if access.endpoint_url is None else urlsplit(access.endpoint_url).hostname
+    if host is None:
+        return None
+    return "path" if host == "localhost" or _is_address(host) else "virtual"
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 class _StoppedError(Exception):
@@ -120,14 +138,18 @@ def _stop(request: Any, **_: object) -> None:  # noqa: ANN401
     raise _StoppedError(request.url)
 
 
-def _add_headers(
-    read: Headers,
-    write: Headers,
-    model: _Operation,
-    params: Mapping[str, dict[str, str]],
-    **_: object,
-) -> None:
-    params["headers"].update(read if model.name in _READS else write)
+class _HeaderAdder:
+    """A handler; botocore logs the representations of handlers, where no value may be."""
+
+    def __init__(self, access: S3Access) -> None:
+        self._access = access
+
+    def __call__(
+        self, model: _Operation, params: Mapping[str, dict[str, str]], **_: object
+    ) -> None:
+        is_read = model.name in _READS
+        headers = self._access.read_headers if is_read else self._access.write_headers
+        params["headers"].update(headers)
 
 
 class _Operation(Protocol):

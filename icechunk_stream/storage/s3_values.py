@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from icechunk_stream.storage.values import Version
+    from icechunk_stream.storage.values import BytesLike, Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Place:
 class Got:
     """Bytes of an object, its version, and the size of the whole."""
 
-    data: bytes
+    data: BytesLike
     version: Version
     size: int
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from icechunk_stream.format.chunk_refs import ChunkPayload
     from icechunk_stream.format.nodes import Node
     from icechunk_stream.reading import SnapshotReader
+    from icechunk_stream.storage import BytesLike
     from icechunk_stream.store.keys import StoreKey
 
 
@@ -43,7 +44,7 @@ def chunk_payload(reader: SnapshotReader, key: ChunkKey) -> ChunkPayload | None:
 
 def chunk_bytes(
     reader: SnapshotReader, key: ChunkKey, byte_range: ByteRequest | None
-) -> bytes | None:
+) -> BytesLike | None:
     """A chunk, or a part of it."""
     payload = chunk_payload(reader, key)
     if payload is None:
@@ -51,7 +52,7 @@ def chunk_bytes(
     return payload_bytes(reader, payload, *chunk_range(byte_range, payload_length(payload)))
 
 
-def payload_bytes(reader: SnapshotReader, payload: ChunkPayload, start: int, end: int) -> bytes:
+def payload_bytes(reader: SnapshotReader, payload: ChunkPayload, start: int, end: int) -> BytesLike:
     return reader.bytes(payload, start, end) if start < end else b""
 
 

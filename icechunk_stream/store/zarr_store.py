@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from zarr.core.buffer import Buffer, BufferPrototype
 
     from icechunk_stream.reading import SnapshotReader
+    from icechunk_stream.storage import BytesLike
     from icechunk_stream.store.listing import Batch
 
     T = TypeVar("T")
@@ -221,7 +222,7 @@ class IcechunkStore(Store):
 
     async def _get_chunk(
         self, reader: SnapshotReader, key: ChunkKey, byte_range: ByteRequest | None
-    ) -> bytes | None:
+    ) -> BytesLike | None:
         node = reader.node(key.path)
         if not isinstance(node, ArrayNode) or not reader.payload_is_near(node, key.index):
             return await self._beside(chunk_bytes, reader, key, byte_range)

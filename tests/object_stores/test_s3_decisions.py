@@ -1,16 +1,24 @@
 """Retries and read-backs as pure decisions, without a server."""
 
+import subprocess
+import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from icechunk_stream.config import StorageRetriesSettings, StorageSettings, StorageTimeoutSettings
 from icechunk_stream.effects import random_fraction, random_uuid
+from icechunk_stream.errors import ErrorKind, StorageError
+from icechunk_stream.storage import S3Storage, optional, s3_clients, s3_obstore
 from icechunk_stream.storage.failures import Failure, Trouble, trouble_of
 from icechunk_stream.storage.retry import Retry, RetryPolicy
 from icechunk_stream.storage.s3_settings import S3Access, Usage, filled_settings
 from icechunk_stream.storage.traits import Role, StorageClasses, Traits, traits_of
-from tests.object_stores.s3_storages import Hourglass
+from tests.object_stores.s3_storages import Hourglass, storage_on
+from tests.object_stores.servers import S3Server
+
+ROOT = Path(__file__).parents[2]
 
 BUSY = Failure(Trouble.BUSY)
 
@@ -175,3 +183,39 @@ def test_random_values_are_in_range_and_differ() -> None:
     assert all(0 <= fraction < 1 for fraction in fractions)
     assert len({random_uuid() for _ in range(100)}) == 100
     assert random_uuid()[14] == "4"
+
+
+def test_the_library_does_without_the_clients_until_they_are_needed() -> None:
+    code = (
+        "import sys, icechunk_stream.storage as storage\n"
+        "storage.s3_storage(bucket='b', prefix='p')\n"
+        "print(sorted({'boto3', 'botocore', 'obstore'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_without_boto3_an_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optional, "find_spec", lambda _: None)
+    with pytest.raises(StorageError, match=r"pip install 'icechunk-stream\[s3\]'") as caught:
+        S3Storage("bucket", "p").get("chunks/A")
+    assert caught.value.kind == ErrorKind.STORAGE_CONFIG
+
+
+def test_without_obstore_boto3_does_everything(
+    monkeypatch: pytest.MonkeyPatch, versitygw: S3Server, versitygw_bucket: str
+) -> None:
+    monkeypatch.setattr(s3_clients, "is_installed", lambda _: False)
+    storage = storage_on(versitygw, versitygw_bucket)
+    storage.put("chunks/A", b"0")
+    assert storage.get("chunks/A") == b"0"
+    monkeypatch.setattr(s3_obstore, "native", missing)
+    asked = storage_on(versitygw, versitygw_bucket, bulk="obstore")
+    with pytest.raises(StorageError, match="no obstore"):
+        asked.get("chunks/A")
+
+
+def missing() -> None:
+    raise StorageError("no obstore")

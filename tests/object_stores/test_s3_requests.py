@@ -397,9 +397,12 @@ def test_the_bucket_stands_in_the_host_unless_told_otherwise() -> None:
     assert base(endpoint_url="https://t3.storage.dev", region="iad") == (
         "https://bucket.t3.storage.dev"
     )
-    assert base(endpoint_url="https://h:9000", region="x", force_path_style=True) == (
-        "https://h:9000/bucket"
-    )
+    for host in ("h.org:9000", "localhost:9000", "127.0.0.1", "[::1]:1"):
+        forced = base(endpoint_url=f"https://{host}", region="x", force_path_style=True)
+        assert forced == f"https://{host}/bucket"
+    for host in ("localhost:9000", "127.0.0.1", "[::1]:1"):
+        assert base(endpoint_url=f"https://{host}", region="x") == f"https://{host}/bucket"
+    assert base(endpoint_url="https://h.org:9000/s3", region="x") == "https://bucket.h.org:9000/s3"
 
 
 def test_settings_of_a_repository_fill_gaps() -> None:
