@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -73,7 +72,7 @@ class LogContents:
     deleted_arrays: Ids = field(default_factory=_no_ids)
     updated_arrays: Ids = field(default_factory=_no_ids)
     updated_groups: Ids = field(default_factory=_no_ids)
-    updated_chunks: Mapping[NodeId, Coordinates] = MappingProxyType({})
+    updated_chunks: Mapping[NodeId, Coordinates] = field(default_factory=dict)
     moved_nodes: Collection[Move] = ()
 
     @classmethod
