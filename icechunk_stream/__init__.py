@@ -49,6 +49,13 @@ from icechunk_stream.config import (
     local_filesystem_store,
     s3_store,
 )
+from icechunk_stream.conflict_kinds import Conflict, ConflictType
+from icechunk_stream.conflicts import (
+    BasicConflictSolver,
+    ConflictDetector,
+    ConflictSolver,
+    VersionSelection,
+)
 from icechunk_stream.credentials import (
     AnyCredential,
     AnyS3Credential,
@@ -94,6 +101,7 @@ from icechunk_stream.info import (
     Update,
     UpdateType,
 )
+from icechunk_stream.ops.diff import Diff
 from icechunk_stream.repository import Repository
 from icechunk_stream.session import Session
 from icechunk_stream.storage import (
@@ -109,6 +117,7 @@ from icechunk_stream.storage.gcs import gcs_storage
 from icechunk_stream.storage.http import http_storage
 from icechunk_stream.store import IcechunkStore
 from icechunk_stream.version import VERSION as __version__
+from icechunk_stream.virtual.specs import VirtualChunkSpec
 
 
 def spec_version() -> SpecVersion:
@@ -130,14 +139,20 @@ __all__ = [
     "AzureCredentials",
     "AzureRefreshableCredential",
     "AzureStaticCredentials",
+    "BasicConflictSolver",
     "CachingConfig",
     "ChecksumAlgorithm",
     "ChunkType",
     "CommitStateUnknownError",
     "CompressionAlgorithm",
     "CompressionConfig",
+    "Conflict",
+    "ConflictDetector",
     "ConflictError",
+    "ConflictSolver",
+    "ConflictType",
     "Credentials",
+    "Diff",
     "ErrorKind",
     "FeatureFlag",
     "FormatError",
@@ -185,7 +200,9 @@ __all__ = [
     "StorageTimeoutSettings",
     "Update",
     "UpdateType",
+    "VersionSelection",
     "VirtualChunkContainer",
+    "VirtualChunkSpec",
     "__version__",
     "azure_anonymous_credentials",
     "azure_credentials",

@@ -26,6 +26,8 @@ CONFIG_KEY = "config.yaml"
 _NODE_BYTES = 500
 _REF_BYTES = 48
 _CHANGE_BYTES = 32
+# Objects of the last commits, which the next one reads again.
+_WRITTEN_BYTES = 64 * 2**20
 
 
 def snapshot_key(id: SnapshotId) -> str:
@@ -46,6 +48,14 @@ def chunk_key(chunk: NativeChunk) -> str:
 
 def backup_key(name: str) -> str:
     return f"overwritten/{name}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldRepo:
+    """A version of the ``repo`` object, and what it says."""
+
+    version: Version
+    info: RepoInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +89,8 @@ class Assets:
             limits.transaction_logs, lambda log: log.nbytes
         )
         self._chunks: ByteCache[BytesLike] = ByteCache(limits.chunks, len)
-        self._repo: tuple[Version, RepoInfo] | None = None
+        self._written: ByteCache[bytes] = ByteCache(_WRITTEN_BYTES, len)
+        self._repo: HeldRepo | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Assets, (self.storage, self.limits))
@@ -98,18 +109,29 @@ class Assets:
         return self._logs.get(id, lambda: self._fetch_transaction_log(id))
 
     def repo_info(self) -> RepoInfo:
+        """What the newest ``repo`` object says."""
+        return self.repo().info
+
+    def repo(self) -> HeldRepo:
         """The newest ``repo`` object: one request, and no body where it did not change."""
         known = self._repo
-        match self.storage.read(REPO_KEY, None if known is None else known[0]):
+        match self.storage.read(REPO_KEY, None if known is None else known.version):
             case NotModified():
                 assert known is not None
-                return known[1]
+                return known
             case Fetched(data, version):
-                info = decode_repo_info(data, REPO_KEY)
-                self._repo = (version, info)
-                return info
+                return self.keep_repo(data, version)
             case Missing():
                 raise RepositoryNotFoundError(f"{self.storage!r} has lost its {REPO_KEY} object")
+
+    def keep_repo(self, data: bytes, version: Version) -> HeldRepo:
+        """Remember a ``repo`` object that was just read or written."""
+        self._repo = HeldRepo(version, decode_repo_info(data, REPO_KEY))
+        return self._repo
+
+    def keep_written(self, key: str, data: bytes) -> None:
+        """Remember an immutable object that was just written: it is likely read next."""
+        self._written.get(key, lambda: data)
 
     def backup(self, name: str) -> RepoInfo | None:
         """An earlier ``repo`` object, if it still exists."""
@@ -131,21 +153,25 @@ class Assets:
 
     def fetch_manifest(self, id: ManifestId) -> Manifest:
         key = manifest_key(id)
-        manifest = decode_manifest(self.storage.get(key), key)
+        manifest = decode_manifest(self._bytes(key), key)
         _check_name(key, manifest.id, id)
         return manifest
 
     def _fetch_snapshot(self, id: SnapshotId) -> Snapshot:
         key = snapshot_key(id)
-        snapshot = decode_snapshot(self.storage.get(key), key)
+        snapshot = decode_snapshot(self._bytes(key), key)
         _check_name(key, snapshot.id, id)
         return snapshot
 
     def _fetch_transaction_log(self, id: SnapshotId) -> TransactionLog:
         key = transaction_log_key(id)
-        log = decode_transaction_log(self.storage.get(key), key)
+        log = decode_transaction_log(self._bytes(key), key)
         _check_name(key, log.id, id)
         return log
+
+    def _bytes(self, key: str) -> bytes:
+        written = self._written.peek(key)
+        return self.storage.get(key) if written is None else written
 
     def _fetch_chunk(self, chunk: NativeChunk, start: int, end: int) -> BytesLike:
         key = chunk_key(chunk)

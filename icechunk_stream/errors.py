@@ -26,11 +26,25 @@ Every error carries ``message`` and a stable ``kind``, and survives pickling.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from icechunk_stream.conflict_kinds import Conflict
+
+_SHOWN = 5
 
 
 class ErrorKind(StrEnum):
     """Stable machine-readable codes of errors, with the reference library's values."""
 
+    COMMIT_CONFLICT = "commit-conflict"
+    BRANCH_UPDATE_CONFLICT = "branch-update-conflict"
+    REBASE_FAILED = "rebase-failed"
+    CONFIG_UPDATED = "config-updated"
+    REPO_INFO_UPDATED = "repo-info-updated"
+    UPDATE_ATTEMPTS_EXHAUSTED = "update-attempts-exhausted"
     NODE_NOT_FOUND = "node-not-found"
     CHUNK_NOT_FOUND = "chunk-not-found"
     KEY_NOT_FOUND = "key-not-found"
@@ -41,21 +55,45 @@ class ErrorKind(StrEnum):
     TAG_NOT_FOUND = "tag-not-found"
     REPOSITORY_NOT_FOUND = "repository-not-found"
     MANIFEST_INFO_NOT_FOUND = "manifest-info-not-found"
+    NODE_ALREADY_EXISTS = "node-already-exists"
+    BRANCH_ALREADY_EXISTS = "branch-already-exists"
+    TAG_ALREADY_EXISTS = "tag-already-exists"
+    TAG_PREVIOUSLY_DELETED = "tag-previously-deleted"
     READ_ONLY_SESSION = "read-only-session"
     READ_ONLY_STORE = "read-only-store"
     READ_ONLY_STORAGE = "read-only-storage"
+    READ_ONLY_REPOSITORY = "read-only-repository"
     INVALID_KEY = "invalid-key"
     INVALID_CHUNK_INDEX = "invalid-chunk-index"
+    ZERO_LENGTH_CHUNK = "zero-length-chunk"
     INVALID_REF_NAME = "invalid-ref-name"
     INVALID_SNAPSHOT_ID = "invalid-snapshot-id"
     INVALID_PATH = "invalid-path"
     BAD_KEY_PREFIX = "bad-key-prefix"
+    BAD_METADATA = "bad-metadata"
     NOT_AN_ARRAY = "not-an-array"
     INVALID_BYTE_RANGE = "invalid-byte-range"
+    INVALID_COMMIT_CONFIGURATION = "invalid-commit-configuration"
+    INVALID_ARRAY_METADATA = "invalid-array-metadata"
+    INVALID_FEATURE_FLAG = "invalid-feature-flag"
     INVALID_VIRTUAL_REF = "invalid-virtual-ref"
     INVALID_CREDENTIALS = "invalid-credentials"
     NO_CONTAINER_FOR_VIRTUAL_CHUNK = "no-container-for-virtual-chunk"
     UNAUTHORIZED_VIRTUAL_CHUNK_CONTAINER = "unauthorized-virtual-chunk-container"
+    EMPTY_PREFIX_CREATION = "empty-prefix-creation"
+    PARENT_DIRECTORY_NOT_CLEAN = "parent-directory-not-clean"
+    BAD_SNAPSHOT_CHAIN_FOR_DIFF = "bad-snapshot-chain-for-diff"
+    COMMIT_NOT_ALLOWED = "commit-not-allowed"
+    REARRANGE_SESSION_ONLY = "rearrange-session-only"
+    NON_REARRANGE_SESSION = "non-rearrange-session"
+    NO_CHANGES_TO_COMMIT = "no-changes-to-commit"
+    NO_AMEND_FOR_INITIAL_COMMIT = "no-amend-for-initial-commit"
+    CANNOT_DELETE_MAIN = "cannot-delete-main"
+    UNCOMMITTED_CHANGES = "uncommitted-changes"
+    NOT_ALLOWED = "not-allowed"
+    UNIMPLEMENTED = "unimplemented"
+    REBASE_TX_LOG_PRUNED = "rebase-tx-log-pruned"
+    FEATURE_FLAG_DISABLED = "feature-flag-disabled"
     OBJECT_NOT_FOUND = "object-not-found"
     OBJECT_STORE = "object-store"
     IO = "io"
@@ -71,6 +109,8 @@ class ErrorKind(StrEnum):
     INVALID_FILE_FORMAT = "invalid-file-format"
     UNSUPPORTED_SPEC_VERSION = "unsupported-spec-version"
     UNSUPPORTED_OPERATION_FOR_VERSION = "unsupported-operation-for-version"
+    SNAPSHOT_TIMESTAMP = "snapshot-timestamp"
+    DUPLICATE_SNAPSHOT_ID = "duplicate-snapshot-id"
     UNKNOWN = "unknown"
 
 
@@ -91,9 +131,44 @@ class IcechunkError(Exception):
 class ConflictError(IcechunkError):
     """Someone else changed what this change was based on: rebase, or start again."""
 
+    default_kind = ErrorKind.COMMIT_CONFLICT
+
+    def __init__(
+        self,
+        expected_parent: str | None = None,
+        actual_parent: str | None = None,
+        message: str | None = None,
+        kind: str | None = None,
+    ) -> None:
+        text = message or (
+            f"the branch is at {actual_parent}, this change is based on {expected_parent}: rebase"
+            " the session, or make the change again from the new tip"
+        )
+        super().__init__(text, kind)
+        self.args = (expected_parent, actual_parent, message, kind)
+        self.expected_parent = expected_parent
+        self.actual_parent = actual_parent
+
 
 class RebaseFailedError(ConflictError):
-    """The rebase met conflicts that its solver does not resolve."""
+    """The rebase met conflicts that its solver does not resolve.
+
+    The session now stands on ``snapshot``, the last one that its changes fit.
+    """
+
+    default_kind = ErrorKind.REBASE_FAILED
+
+    def __init__(self, snapshot: str, conflicts: Sequence[Conflict]) -> None:
+        found = "; ".join(str(conflict) for conflict in conflicts[:_SHOWN])
+        more = f"; and {len(conflicts) - _SHOWN} more" if len(conflicts) > _SHOWN else ""
+        message = (
+            f"rebased up to {snapshot}, then met {len(conflicts)} conflicts: {found}{more}."
+            " Choose a solver that resolves them, or make the change again from the tip"
+        )
+        super().__init__(snapshot, None, message)
+        self.args = (snapshot, conflicts)
+        self.snapshot = snapshot
+        self.conflicts = list(conflicts)
 
 
 class NotFoundError(IcechunkError, KeyError):

@@ -17,6 +17,7 @@ from icechunk_stream.storage import Fetched
 if TYPE_CHECKING:
     from icechunk_stream.config import RepositoryConfig
     from icechunk_stream.storage import Missing, NotModified, Storage
+    from icechunk_stream.stored_config import ConfigState
 
 _OLD_FOLDERS = ("r", "s", "a", "m", "c")
 _OLD_STATE = "state.json"
@@ -28,6 +29,7 @@ class Found:
 
     spec_version: SpecVersion
     config: RepositoryConfig | None
+    config_state: ConfigState
 
 
 def find_repository(storage: Storage) -> Found | None:
@@ -37,9 +39,9 @@ def find_repository(storage: Storage) -> Found | None:
     if isinstance(repo, Fetched):
         stored = decode_repo_info(repo.data, REPO_KEY).config
         decoded = None if stored is None else decode_config_flexbuffer(stored, REPO_KEY)
-        return Found(SpecVersion.v2, decoded)
+        return Found(SpecVersion.v2, decoded, stored)
     if isinstance(main, Fetched):
-        return Found(SpecVersion.v1, _yaml(config))
+        return _found_files(config)
     return None
 
 
@@ -50,8 +52,11 @@ def require_repository(storage: Storage) -> Found:
     return found
 
 
-def _yaml(config: Fetched | NotModified | Missing) -> RepositoryConfig | None:
-    return decode_config_yaml(config.data, CONFIG_KEY) if isinstance(config, Fetched) else None
+def _found_files(config: Fetched | NotModified | Missing) -> Found:
+    if isinstance(config, Fetched):
+        decoded = decode_config_yaml(config.data, CONFIG_KEY)
+        return Found(SpecVersion.v1, decoded, config.version)
+    return Found(SpecVersion.v1, None, None)
 
 
 def _what_is_there(storage: Storage) -> str:

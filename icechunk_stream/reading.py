@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from icechunk_stream.assets import snapshot_key
 from icechunk_stream.errors import (
@@ -17,14 +17,26 @@ from icechunk_stream.manifests.lookup import check_box, columns_of
 from icechunk_stream.virtual.fetch import fetch_virtual
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from icechunk_stream.assets import Assets
     from icechunk_stream.format.chunk_refs import ChunkPayload, RefColumns
     from icechunk_stream.format.manifest import Manifest
+    from icechunk_stream.format.ref_view import RefView
     from icechunk_stream.format.snapshot import ManifestFile, Snapshot
     from icechunk_stream.storage import BytesLike
     from icechunk_stream.virtual.containers import Containers
+
+
+class NodesByPath(Protocol):
+    """Groups and arrays in the order of their paths' bytes."""
+
+    def __iter__(self) -> Iterator[Node]: ...
+
+    def get(self, path: str) -> Node | None: ...
+
+    def below(self, path: str) -> Iterable[Node]:
+        """The node at the path, if any, and all nodes under it."""
 
 
 class SnapshotReader:
@@ -36,8 +48,12 @@ class SnapshotReader:
         self.containers = containers
         self._checked: set[tuple[bytes, int]] = set()
 
+    @property
+    def nodes(self) -> NodesByPath:
+        return self.snapshot.nodes
+
     def node(self, path: str) -> Node | None:
-        return self.snapshot.nodes.get(path)
+        return self.nodes.get(path)
 
     def array(self, path: str) -> ArrayNode:
         """The array at a path, or the error that says what is there instead."""
@@ -60,8 +76,8 @@ class SnapshotReader:
         number = self._covering(node, index)
         return number is None or self._cached(node, number) is not None
 
-    def all_columns(self, node: ArrayNode) -> Iterator[RefColumns]:
-        """References of an array, manifest by manifest; the next one is fetched beside."""
+    def all_columns(self, node: ArrayNode) -> Iterator[RefView]:
+        """References of an array, manifest by manifest."""
         return (self.columns(node, number) for number in range(len(node.manifests)))
 
     def columns(self, node: ArrayNode, number: int) -> RefColumns:

@@ -158,6 +158,26 @@ class RepoObject:
         return row
 
 
+def branch_key(name: str) -> str:
+    """The ref file of a branch (spec v1)."""
+    return f"{_REFS}{_checked_name(_BRANCH, name)}/{_REF_FILE}"
+
+
+def tag_key(name: str) -> str:
+    """The ref file of a tag (spec v1)."""
+    return f"{_REFS}{_checked_name(_TAG, name)}/{_REF_FILE}"
+
+
+def tombstone_key(name: str) -> str:
+    """What lies beside the ref file of a deleted tag (spec v1)."""
+    return f"{_REFS}{_checked_name(_TAG, name)}/{_TOMBSTONE}"
+
+
+def encode_ref(id: SnapshotId) -> bytes:
+    """A ref file that names a snapshot."""
+    return msgspec.json.encode(_Ref(str(id)))
+
+
 def parse_ref(data: bytes, key: str) -> SnapshotId:
     """The snapshot that a ref file names."""
     if len(data) > _MAX_REF_SIZE:

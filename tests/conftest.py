@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, Phase, settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytest_plugins = ["tests.secret_watch"]
+
 FIXTURES = Path(__file__).parents[2] / "shared" / "fixtures"
 
 settings.register_profile(

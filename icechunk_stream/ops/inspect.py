@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from icechunk_stream.changes.logs import union_of_logs
 from icechunk_stream.errors import ObjectNotFoundError
 from icechunk_stream.format.chunk_refs import RefKind
 from icechunk_stream.format.header import FileType
 from icechunk_stream.format.ids import encode_ids
 from icechunk_stream.format.nodes import ArrayNode
 from icechunk_stream.format.times import from_micros, to_text
-from icechunk_stream.ops.logs import merged_logs
+from icechunk_stream.format.transaction_log_encode import LogContents
 from icechunk_stream.ops.updates import inspected_update
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def inspect_transaction_log(
             found.append(assets.transaction_log(ancestor))
         except ObjectNotFoundError:
             missing.append(str(ancestor))
-    changes = merged_logs([*found, own]) if found else own
+    changes = union_of_logs([LogContents.of(log) for log in (*found, own)], own.id)
     document = {
         "header": _header(own.written_by, own.spec_version, FileType.TRANSACTION_LOG),
         "new_groups": _ids(changes.new_groups),

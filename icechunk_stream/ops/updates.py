@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from icechunk_stream.format import updates as stored
-from icechunk_stream.format.times import from_micros, to_text
+from icechunk_stream.format.times import from_micros, to_micros, to_text
 from icechunk_stream.info import RepoAvailability, RepoStatus, Update, UpdateType
 
 if TYPE_CHECKING:
@@ -37,6 +37,14 @@ def public_update(update: stored.Update) -> Update:
 def public_status(status: stored.Status) -> RepoStatus:
     set_at = from_micros(status.set_at)
     return RepoStatus(_AVAILABILITY[status.availability], set_at, status.reason)
+
+
+def stored_status(status: RepoStatus) -> stored.Status:
+    availability = next(
+        stored_one for stored_one, public in _AVAILABILITY.items() if public is status.availability
+    )
+    set_at = to_micros(status.set_at)
+    return stored.Status(availability, set_at, status.limited_availability_reason)
 
 
 def _type_name(kind: UpdateKind) -> str:

@@ -80,6 +80,9 @@ class Storage(ABC):
     is_near: ClassVar[bool] = False
     """Whether a small read is cheaper than a hop to another thread."""
 
+    decides_races: ClassVar[bool] = False
+    """Whether no server has to be asked if it honours the conditions of writes."""
+
     def __init__(self, concurrency: int = DEFAULT_CONCURRENCY) -> None:
         if concurrency < 1:
             message = f"a concurrency of {concurrency} leaves no thread to work: give 1 or more"
@@ -95,6 +98,11 @@ class Storage(ABC):
     def concurrency(self) -> int:
         """How many requests run at once in the pool."""
         return self._concurrency
+
+    @property
+    def at_bucket_root(self) -> bool:
+        """Whether the objects lie at the root of a bucket, beside whatever else is there."""
+        return False
 
     @property
     def executor(self) -> ThreadPoolExecutor:
@@ -114,6 +122,10 @@ class Storage(ABC):
     def get_many(self, requests: Sequence[ReadRequest]) -> Sequence[BytesLike]:
         """The buffer of each request, in their order, fetched in parallel."""
         return self._spread(self._get_requested, requests)
+
+    def together(self, calls: Sequence[Callable[[], R]]) -> builtins.list[R]:
+        """Run calls in parallel; the first error in their order, once all of them are over."""
+        return self._spread(lambda call: call(), calls)
 
     def submit(self, key: str, byte_range: ByteRange | None = None) -> Future[bytes]:
         """Begin a ``get`` in the pool."""

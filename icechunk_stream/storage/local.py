@@ -65,6 +65,7 @@ class LocalStorage(Storage):
     """
 
     is_near = True
+    decides_races = True
 
     def __init__(
         self,

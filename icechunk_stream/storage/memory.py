@@ -39,6 +39,7 @@ class MemoryStorage(Storage):
     """Objects in a dictionary. A forked child works on a copy; pickling is refused."""
 
     is_near = True
+    decides_races = True
 
     def __init__(self) -> None:
         super().__init__()

@@ -83,6 +83,10 @@ class ObjectStoreStorage(Storage):
         return self._prefix
 
     @property
+    def at_bucket_root(self) -> bool:
+        return not self._prefix
+
+    @property
     def settings(self) -> StorageSettings:
         """A copy of the settings that were given."""
         return overlay(StorageSettings(), self._settings, deep=True)

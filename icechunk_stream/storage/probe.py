@@ -12,7 +12,7 @@ from icechunk_stream.storage.values import LostRace, Written
 
 if TYPE_CHECKING:
     from icechunk_stream.storage.base import Storage
-    from icechunk_stream.storage.values import Version
+    from icechunk_stream.storage.values import ObjectInfo, Version
 
 _logger = logging.getLogger(__name__)
 
@@ -22,8 +22,10 @@ _TO_CROCKFORD = bytes.maketrans(
 )
 
 
-def probe_conditional_writes(storage: Storage) -> None:
+def probe_conditional_writes(storage: Storage) -> ObjectInfo | None:
     """Raise ``StorageError`` where a store does not honour the conditions of writes.
+
+    What the store says of the object that was just written tells its time.
 
     The probe writes an object under the name of a chunk, which garbage collection takes should
     this process die before it deletes it.
@@ -31,6 +33,7 @@ def probe_conditional_writes(storage: Storage) -> None:
     key = f"chunks/{_random_id()}"
     try:
         _check(storage, key)
+        return storage.stat(key)
     finally:
         for failure in storage.delete_many([key]):
             _logger.warning(

@@ -103,6 +103,10 @@ class S3Storage(Storage):
         return normal_prefix(self._prefix)
 
     @property
+    def at_bucket_root(self) -> bool:
+        return not self.prefix
+
+    @property
     def access(self) -> S3Access:
         return self._access
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError
 
+from icechunk_stream.config import ChecksumAlgorithm
 from icechunk_stream.errors import StorageError
-from icechunk_stream.storage.failures import Failure
+from icechunk_stream.storage.failures import Failure, Trouble
 from icechunk_stream.storage.optional import is_installed
 from icechunk_stream.storage.per_process import PerProcess
 from icechunk_stream.storage.s3_bucket import S3Bucket
@@ -19,6 +20,7 @@ from icechunk_stream.storage.s3_explain import explain
 from icechunk_stream.storage.s3_obstore import S3Obstore
 from icechunk_stream.storage.s3_requests import S3Requests
 from icechunk_stream.storage.s3_session import S3Session
+from icechunk_stream.storage.values import Span
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from icechunk_stream.storage.values import ByteRange, BytesLike, Version
 
 _MOST_CLIENTS = 64
+_LARGE = 2**20
+_REFUSALS = frozenset({400, 501})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,9 @@ class S3Clients:
     """botocore for everything, and obstore where it is faster.
 
     What obstore fails at goes to botocore at once, whose answers say more, or with the next try.
-    Large objects go in parts through botocore: an upload that obstore gave up left parts behind.
+    Objects go in parts through botocore: an upload that obstore gave up left parts behind. Large
+    bodies are botocore's as well: it reads them into place where they are not encrypted, and it can
+    write them with a checksum that costs neither side much; without one, servers make their own.
     """
 
     def __init__(self, spec: ClientSpec) -> None:
@@ -60,9 +66,11 @@ class S3Clients:
         self.requests = S3Requests(session, spec.bucket, spec.usage)
         self.obstore = _open_obstore(session, spec)
         self.flips_etags = False
+        self._is_plain = session.endpoint().startswith("http://")
+        self._adds_checksums = spec.access.checksum_algorithm is None
 
     def get(self, name: str, byte_range: ByteRange | None, tries: int) -> Got | Failure:
-        obstore = self.obstore
+        obstore = None if self._is_plain and _is_large(byte_range) else self.obstore
         if obstore is not None and obstore.reads and _has_turn(obstore, name, tries):
             answer = obstore.get(name, byte_range)
             if not isinstance(answer, Failure) or answer.transient:
@@ -70,12 +78,31 @@ class S3Clients:
         return self.requests.get(name, byte_range)
 
     def put(self, name: str, data: BytesLike, traits: Traits, tries: int) -> Version | Failure:
+        if not (self._adds_checksums and len(data) >= _LARGE):
+            return self._put(name, data, traits, tries)
+        answer = self.requests.put(name, data, traits, otherwise=ChecksumAlgorithm.Crc32c)
+        if not (isinstance(answer, Failure) and _is_refusal(answer)):
+            return answer
+        # There are servers that refuse checksums.
+        plain = self._put(name, data, traits, tries)
+        self._adds_checksums = isinstance(plain, Failure)
+        return plain
+
+    def _put(self, name: str, data: BytesLike, traits: Traits, tries: int) -> Version | Failure:
         obstore = self.obstore
         if obstore is not None and obstore.writes and _has_turn(obstore, name, tries):
             answer = obstore.put(name, data, traits)
             if not isinstance(answer, Failure) or answer.transient:
                 return answer
         return self.requests.put(name, data, traits)
+
+
+def _is_refusal(failure: Failure) -> bool:
+    return failure.trouble is Trouble.REFUSED and failure.status in _REFUSALS
+
+
+def _is_large(byte_range: ByteRange | None) -> bool:
+    return isinstance(byte_range, Span) and byte_range.end - byte_range.start >= _LARGE
 
 
 def _has_turn(obstore: S3Obstore, name: str, tries: int) -> bool:

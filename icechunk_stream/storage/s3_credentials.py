@@ -88,19 +88,24 @@ class KeyRing:
 
     def _call(self) -> S3StaticCredentials:
         function = self._source.get_credentials
-        try:
-            answer: Any = function()
-        except Exception as error:
-            message = (
-                f"the credentials function {_name(function)} failed with {type(error).__name__}:"
-                " correct it, it runs in each process that opens the storage"
-            )
-            raise StorageError(message, ErrorKind.INVALID_CREDENTIALS) from error
-        key = _as_key(answer, function)
+        key = _as_key(_answer(function), function)
         if key.expires_after is not None and _aware(key.expires_after) <= self._now():
             message = f"the credentials function {_name(function)} returned an expired key"
             raise StorageError(message, ErrorKind.INVALID_CREDENTIALS)
         return key
+
+
+def _answer(function: Callable[[], object]) -> Any:  # noqa: ANN401
+    try:
+        return function()
+    except Exception as error:  # noqa: BLE001 - whatever a user's function raises
+        reason = type(error).__name__
+    # Outside of the handler: what the function says could hold a secret.
+    message = (
+        f"the credentials function {_name(function)} failed with {reason}: call it by itself to see"
+        " why, and correct it; it runs in each process that opens the storage"
+    )
+    raise StorageError(message, ErrorKind.INVALID_CREDENTIALS)
 
 
 def _as_key(answer: Any, function: Callable[[], object]) -> S3StaticCredentials:  # noqa: ANN401

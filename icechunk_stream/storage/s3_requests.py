@@ -18,6 +18,7 @@ from icechunk_stream.storage.values import From, Last, Span, Version, resolve_ra
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from icechunk_stream.config import ChecksumAlgorithm
     from icechunk_stream.storage.s3_session import S3Session
     from icechunk_stream.storage.s3_settings import Usage
     from icechunk_stream.storage.traits import Traits
@@ -88,11 +89,17 @@ class S3Requests:
         return answer if isinstance(answer, Failure) else failure
 
     def put(
-        self, name: str, data: BytesLike, traits: Traits, condition: Condition | None = None
+        self,
+        name: str,
+        data: BytesLike,
+        traits: Traits,
+        condition: Condition | None = None,
+        otherwise: ChecksumAlgorithm | None = None,
     ) -> Version | Failure:
+        """Write an object; ``otherwise`` is the checksum where nobody asked for one."""
         body = data if isinstance(data, bytes) else bytes(data)
         params = self.write_params(traits, None if condition is None else condition.write_id)
-        params |= self.checksum_of(body)
+        params |= self.checksum_of(body, otherwise)
         if condition is not None:
             params |= _condition_params(condition)
         answer = self.ask(self.client.put_object, Key=name, Body=body, **params)
@@ -111,8 +118,11 @@ class S3Requests:
             params["StorageClass"] = storage_class
         return params
 
-    def checksum_of(self, body: bytes) -> dict[str, str]:
-        return {} if self._checksum is None else dict([checksum_field(self._checksum, body)])
+    def checksum_of(
+        self, body: bytes, otherwise: ChecksumAlgorithm | None = None
+    ) -> dict[str, str]:
+        algorithm = self._checksum or otherwise
+        return {} if algorithm is None else dict([checksum_field(algorithm, body)])
 
     def checksum_kind(self) -> dict[str, str]:
         return (

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.credentials import CredentialProvider, CredentialResolver, Credentials
-from botocore.handlers import add_expect_header
+from botocore.handlers import add_expect_header, convert_body_to_file_like_object
 from botocore.session import Session
 
 from icechunk_stream.credentials import S3Anonymous, S3FromEnv, S3Refreshable, S3Static
@@ -61,6 +61,10 @@ class S3Session:
     def region(self) -> str:
         return str(self.client.meta.region_name or "us-east-1")
 
+    def endpoint(self) -> str:
+        """The URL of the server."""
+        return str(self.client.meta.endpoint_url)
+
     def object_base(self, bucket: str) -> str:
         """The URL, without a trailing slash, below which the objects of a bucket are."""
         unsigned = self._create_client(self._config(1).merge(Config(signature_version=UNSIGNED)))
@@ -104,6 +108,10 @@ class S3Session:
         events = client.meta.events
         # Waiting for "100 Continue" would make each write two round trips.
         events.unregister("before-call.s3", add_expect_header)
+        # A body that is a file goes out in small blocks; it would be there for retries.
+        for operation in ("PutObject", "UploadPart"):
+            name = f"before-parameter-build.s3.{operation}"
+            events.unregister(name, convert_body_to_file_like_object)
         if self.access.read_headers or self.access.write_headers:
             events.register("before-call.s3", _HeaderAdder(self.access))
 

@@ -37,7 +37,9 @@ def _bounds(request: ByteRequest | None, length: int) -> tuple[int, int]:
         case SuffixByteRequest(suffix):
             bounds = length - suffix, length
         case _:
-            raise InvalidInputError(f"unknown byte range {request!r}", ErrorKind.INVALID_BYTE_RANGE)
+            raise InvalidInputError(
+                f"Unexpected byte_range, got {request!r}", ErrorKind.INVALID_BYTE_RANGE
+            )
     if not 0 <= bounds[0] <= bounds[1] <= length:
         raise _beyond(request, length)
     return bounds

@@ -13,7 +13,7 @@ CHUNKS_NAME = "c"
 _V2_NAMES = frozenset((".zarray", ".zgroup", ".zattrs", ".zmetadata"))
 # No index has more digits; zeros before them say nothing.
 _INDEX = re.compile(r"\+?0*([0-9]{1,10})")
-_MAX_INDEX = 2**32 - 1
+MAX_INDEX = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def _index(text: str, key: str) -> tuple[int, ...]:
     if not text.startswith("/"):
         raise _invalid(key)
     index = tuple(_number(part, key) for part in text[1:].split("/"))
-    if max(index) > _MAX_INDEX:
+    if max(index) > MAX_INDEX:
         raise _invalid(key)
     return index
 

@@ -11,6 +11,7 @@ from icechunk_stream.errors import ErrorKind, InvalidInputError
 from icechunk_stream.format.chunk_refs import RefKind
 from icechunk_stream.format.ids import encode_ids
 from icechunk_stream.format.nodes import ArrayNode
+from icechunk_stream.store.folders import chunk_folder
 from icechunk_stream.store.keys import (
     CHUNKS_NAME,
     METADATA_NAME,
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from icechunk_stream.format.chunk_refs import RefColumns
     from icechunk_stream.format.nodes import Node
+    from icechunk_stream.format.ref_view import RefView
     from icechunk_stream.reading import SnapshotReader
+    from icechunk_stream.store.folders import ChunkFolder
 
     Batch = tuple[
         npt.NDArray[np.uint32],
@@ -51,14 +53,14 @@ def key_batches(reader: SnapshotReader, prefix: str) -> Iterator[list[str]]:
 def nodes_below(reader: SnapshotReader, prefix: str) -> list[Node]:
     """The node that a prefix names, and all below it."""
     path = normal_path(prefix)
-    nodes = [] if path is None else list(reader.snapshot.nodes.below(path))
+    nodes = [] if path is None else list(reader.nodes.below(path))
     if path is None or (path != "/" and (not nodes or nodes[0].path != path)):
         message = f"invalid prefix {prefix!r}: keys are listed below the root, a group or an array"
         raise InvalidInputError(message, ErrorKind.BAD_KEY_PREFIX)
     return nodes
 
 
-def chunk_keys(node: ArrayNode, columns: RefColumns) -> list[str]:
+def chunk_keys(node: ArrayNode, columns: RefView) -> list[str]:
     prefix = chunk_prefix(node.path)
     if not node.shape:
         return [prefix] * len(columns)
@@ -74,38 +76,30 @@ def directory(reader: SnapshotReader, prefix: str) -> list[str]:
     node = reader.node(path)
     if isinstance(node, ArrayNode):
         return [METADATA_NAME, CHUNKS_NAME]
-    if node is None and path != "/":
-        return _chunk_folder(reader, path)
-    children = _children(reader, path)
-    return children if node is None else [METADATA_NAME, *children]
+    if node is None:
+        folder = chunk_folder(reader, path)
+        return [] if folder is None else _next_components(reader, folder)
+    return [METADATA_NAME, *_children(reader, path)]
 
 
 def _children(reader: SnapshotReader, path: str) -> list[str]:
     """Names of nodes directly below: a folder that only a deeper node implies is none."""
     start = len(path) if path == "/" else len(path) + 1
-    names = (node.path[start:] for node in reader.snapshot.nodes.below(path))
+    names = (node.path[start:] for node in reader.nodes.below(path))
     return [name for name in names if name and "/" not in name]
 
 
-def _chunk_folder(reader: SnapshotReader, path: str) -> list[str]:
-    """Distinct next components of the chunks below ``array/c`` or ``array/c/0``."""
-    parts = path[1:].split("/")
-    for depth in range(len(parts) - 1, -1, -1):
-        node = reader.node("/" + "/".join(parts[:depth]))
-        if isinstance(node, ArrayNode) and parts[depth] == CHUNKS_NAME:
-            return _next_components(reader, node, parts[depth + 1 :])
-    return []
-
-
-def _next_components(reader: SnapshotReader, node: ArrayNode, given: list[str]) -> list[str]:
-    if len(given) >= len(node.shape) or not all(part.isdecimal() for part in given):
+def _next_components(reader: SnapshotReader, folder: ChunkFolder) -> list[str]:
+    """Distinct next components of the chunks in a folder."""
+    depth = len(folder.leading)
+    if depth == len(folder.array.shape):
         return []
     found: set[int] = set()
-    for columns in reader.all_columns(node):
+    for columns in reader.all_columns(folder.array):
         indices = columns.indices()
-        for axis, part in enumerate(given):
-            indices = indices[indices[:, axis] == int(part)]
-        found.update(np.unique(indices[:, len(given)]).tolist())
+        for axis, component in enumerate(folder.leading):
+            indices = indices[indices[:, axis] == component]
+        found.update(np.unique(indices[:, depth]).tolist())
     return [str(component) for component in sorted(found)]
 
 
@@ -116,7 +110,7 @@ def ref_batches(reader: SnapshotReader, node: ArrayNode, batch_size: int) -> Ite
             yield _batch(columns, slice(first, first + batch_size), reader.containers.resolve)
 
 
-def _batch(columns: RefColumns, rows: slice, resolve: Callable[[str], str]) -> Batch:
+def _batch(columns: RefView, rows: slice, resolve: Callable[[str], str]) -> Batch:
     kinds = columns.kinds[rows].copy()
     rows_of = {kind: rows.start + np.flatnonzero(kinds == kind) for kind in RefKind}
     inlined = {int(row) - rows.start: columns.inline(int(row)) for row in rows_of[RefKind.INLINE]}
@@ -130,7 +124,7 @@ def _batch(columns: RefColumns, rows: slice, resolve: Callable[[str], str]) -> B
 
 
 def _paths(
-    columns: RefColumns,
+    columns: RefView,
     kind: RefKind,
     rows: npt.NDArray[np.intp],
     resolve: Callable[[str], str],

@@ -64,7 +64,7 @@ def payload_length(payload: ChunkPayload) -> int:
             return length
 
 
-def needs_no_request(reader: SnapshotReader, payload: ChunkPayload) -> bool:
+def is_near(reader: SnapshotReader, payload: ChunkPayload) -> bool:
     """Whether the chunk's bytes are in memory, or as near as a local file."""
     match payload:
         case InlineChunk():

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from zarr.abc.store import Store
-from zarr.core.buffer import default_buffer_prototype
+from zarr.core.buffer import Buffer, default_buffer_prototype
 
-from icechunk_stream.errors import ErrorKind, InvalidInputError, ReadOnlyError
+from icechunk_stream.errors import (
+    ErrorKind,
+    InvalidInputError,
+    ReadOnlyError,
+    SessionStateError,
+)
 from icechunk_stream.format.nodes import ArrayNode
 from icechunk_stream.store.byte_ranges import chunk_range
 from icechunk_stream.store.keys import ChunkKey, MetadataKey, ZarrV2Key, normal_path, parse_key
@@ -17,12 +22,20 @@ from icechunk_stream.store.values import (
     chunk_bytes,
     chunk_payload,
     document_bytes,
-    needs_no_request,
+    is_near,
     payload_bytes,
     payload_length,
     size_below,
     size_of,
     v2_key,
+)
+from icechunk_stream.store.virtual_refs import VirtualRefs
+from icechunk_stream.store.writes import (
+    delete,
+    delete_below,
+    needs_no_request,
+    write,
+    write_if_absent,
 )
 
 if TYPE_CHECKING:
@@ -30,19 +43,28 @@ if TYPE_CHECKING:
     from typing import Protocol, TypeVar
 
     from zarr.abc.store import ByteRequest
-    from zarr.core.buffer import Buffer, BufferPrototype
+    from zarr.core.buffer import BufferPrototype
 
     from icechunk_stream.reading import SnapshotReader
     from icechunk_stream.storage import BytesLike
+    from icechunk_stream.store.keys import StoreKey
     from icechunk_stream.store.listing import Batch
+    from icechunk_stream.writing import Edits
 
     T = TypeVar("T")
 
-    class Readable(Protocol):
+    class OpenSession(Protocol):
         """What a store needs of its session."""
 
         @property
         def reader(self) -> SnapshotReader: ...
+
+        @property
+        def edits(self) -> Edits:
+            """Where writes go; raises ``ReadOnlyError`` where there is no such place."""
+
+        @property
+        def read_only(self) -> bool: ...
 
 
 # Reads of at most this size are cheaper than the hop to another thread, where storage is near.
@@ -50,13 +72,16 @@ NEAR_READ = 64 * 1024
 DEFAULT_BATCH = 100_000
 
 
-class IcechunkStore(Store):
-    """The zarr store of a session."""
+class ReadOnlyStoreError(ReadOnlyError, ValueError):
+    """What zarr's own stores raise: they know no better error than ``ValueError``."""
 
-    def __init__(self, session: Readable, read_only: bool = True) -> None:
-        super().__init__(read_only=read_only)
+
+class IcechunkStore(VirtualRefs, Store):
+    """The zarr store of a session: what is written is read back at once, and kept by a commit."""
+
+    def __init__(self, session: OpenSession, read_only: bool | None = None) -> None:
+        super().__init__(read_only=session.read_only if read_only is None else read_only)
         self._session = session
-        self._is_open = True
 
     @property
     def session(self) -> Any:  # noqa: ANN401
@@ -75,9 +100,7 @@ class IcechunkStore(Store):
 
     def with_read_only(self, read_only: bool = False) -> IcechunkStore:
         """The same session behind a store of another mode."""
-        if not read_only:
-            raise _read_only()
-        return IcechunkStore(self._session, read_only=True)
+        return IcechunkStore(self._session, read_only=read_only)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -183,6 +206,10 @@ class IcechunkStore(Store):
         return True
 
     @property
+    def supports_partial_writes(self) -> Literal[False]:
+        return False
+
+    @property
     def supports_listing(self) -> bool:
         return True
 
@@ -194,25 +221,63 @@ class IcechunkStore(Store):
     # -- writing ---------------------------------------------------------------------------------
 
     async def set(self, key: str, value: Buffer) -> None:
-        raise _read_only()
+        """Write a zarr.json or a chunk."""
+        edits, parsed, data = self._to_write(key, value)
+        if needs_no_request(edits, parsed, len(data)):
+            write(edits, parsed, data)
+        else:
+            await self._beside(write, edits, parsed, data)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        raise _read_only()
+        """Write a zarr.json or a chunk, unless it is there already."""
+        await self._beside(write_if_absent, *self._to_write(key, value))
+
+    async def set_partial_values(
+        self, key_start_values: Iterable[tuple[str, int, BytesLike]]
+    ) -> None:
+        message = "values are written whole: read the value, change it, and set it"
+        raise SessionStateError(message, ErrorKind.UNIMPLEMENTED)
 
     async def delete(self, key: str) -> None:
-        raise _read_only()
+        """Delete an array, a group with all below it, or a chunk, if it is there."""
+        self.delete_sync(key)
 
     async def delete_dir(self, prefix: str) -> None:
-        raise _read_only()
+        """Delete an array, a group with all below it, or the chunks in a folder."""
+        await self._beside(delete_below, self._edits, self._reader, prefix)
 
     async def clear(self) -> None:
-        raise _read_only()
+        """Delete all groups and arrays."""
+        await self._beside(self._edits.clear)
+
+    def sync_clear(self) -> None:
+        """Delete all groups and arrays."""
+        self._edits.clear()
 
     def set_sync(self, key: str, value: Buffer) -> None:
-        raise _read_only()
+        """``set`` for callers without an event loop."""
+        write(*self._to_write(key, value))
 
     def delete_sync(self, key: str) -> None:
-        raise _read_only()
+        """``delete`` for callers without an event loop."""
+        delete(self._edits, parse_key(key))
+
+    def _to_write(self, key: str, value: Buffer) -> tuple[Edits, StoreKey, BytesLike]:
+        if not isinstance(value, Buffer):
+            raise TypeError(f"a zarr Buffer is written to {key!r}, not a {type(value).__name__}")
+        return self._edits, parse_key(key), memoryview(value.as_buffer_like())
+
+    @property
+    def _edits(self) -> Edits:
+        edits = self._session.edits
+        if self.read_only:
+            # The first words are zarr's own.
+            message = (
+                "store was opened in read-only mode and does not support writing: write through"
+                " Session.store, or a store made with_read_only(False)"
+            )
+            raise ReadOnlyStoreError(message, ErrorKind.READ_ONLY_STORE)
+        return edits
 
     # -- between the event loop and the storage --------------------------------------------------
 
@@ -230,7 +295,7 @@ class IcechunkStore(Store):
         if payload is None:
             return None
         start, end = chunk_range(byte_range, payload_length(payload))
-        if end - start <= NEAR_READ and needs_no_request(reader, payload):
+        if end - start <= NEAR_READ and is_near(reader, payload):
             return payload_bytes(reader, payload, start, end)
         return await self._beside(payload_bytes, reader, payload, start, end)
 
@@ -245,8 +310,3 @@ class IcechunkStore(Store):
             if batch is None:
                 return
             yield batch
-
-
-def _read_only() -> ReadOnlyError:
-    message = "this session is read-only: write through Repository.writable_session(branch)"
-    return ReadOnlyError(message, ErrorKind.READ_ONLY_SESSION)

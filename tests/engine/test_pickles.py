@@ -12,8 +12,8 @@ import pytest
 import zarr
 
 import icechunk_stream as ic
+from tests.secret_marker import MARKER
 
-MARKER = "s3cr3t-marker"
 PREFIX = "s3://private/"
 
 

@@ -14,6 +14,7 @@ from icechunk_stream import config as c
 from icechunk_stream.config.fields import IntRange, Settings
 from icechunk_stream.errors import InvalidInputError
 from tests.format.config_strategies import configs
+from tests.secret_marker import MARKER
 
 CLASSES: list[type[Settings]] = [
     c.RepositoryConfig,
@@ -36,7 +37,7 @@ RANGES = [
 ]
 # Callers without a type checker pass anything.
 ANY: Any = c
-SECRET = "tr0ub4dor"
+SECRET = MARKER
 
 
 def container(prefix: str, name: str | None = None) -> c.VirtualChunkContainer:

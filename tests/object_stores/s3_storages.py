@@ -33,8 +33,16 @@ class Hourglass:
         self.pauses.append(seconds)
         self.now += seconds
 
+    def read(self) -> float:
+        return self.now
+
     def waiting(self) -> Waiting:
-        return Waiting(monotonic=lambda: self.now, sleep=self.pause, fraction=lambda: 1.0)
+        return Waiting(monotonic=self.read, sleep=self.pause, fraction=most)
+
+
+def most() -> float:
+    """The longest pause of those that a retry may choose from."""
+    return 1.0
 
 
 def access_to(server: S3Server, endpoint: str | None = None, **more: Any) -> S3Access:

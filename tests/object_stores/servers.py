@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from urllib.error import HTTPError, URLError
 import psutil
 
 from scripts.servers import AZURITE, TOXIPROXY, VERSITYGW, installed, needed
+from tests.secret_marker import MARKER
 
 HOST = "127.0.0.1"
 REGION = "us-east-1"
@@ -80,7 +80,7 @@ def versitygw(folder: Path) -> Iterator[S3Server]:
     program = installed(VERSITYGW)
     data = folder / "objects"
     data.mkdir(parents=True)
-    access_key_id, secret = "versity-owner", "versity-secret"
+    access_key_id, secret = f"versity{MARKER}", f"secret{MARKER}"
     environment = {"ROOT_ACCESS_KEY": access_key_id, "ROOT_SECRET_KEY": secret}
 
     def command(port: int) -> list[str]:
@@ -99,7 +99,7 @@ def moto(folder: Path) -> Iterator[S3Server]:
         return [sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(port)]
 
     with running("moto", command, {}, folder) as endpoint:
-        yield S3Server(endpoint, "moto-owner", "moto-secret")
+        yield S3Server(endpoint, f"moto{MARKER}", f"secret{MARKER}")
 
 
 @contextmanager
@@ -107,7 +107,7 @@ def azurite(folder: Path) -> Iterator[AzureServer]:
     """Azure Blob Storage in memory."""
     program = installed(AZURITE)
     node = needed("node", "Node.js from https://nodejs.org")
-    account, key = "azuritetests", b64encode(b"azurite-secret" * 4).decode()
+    account, key = "azuritetests", MARKER * 4
 
     def command(port: int) -> list[str]:
         listen = ["--blobHost", HOST, "--blobPort", str(port)]

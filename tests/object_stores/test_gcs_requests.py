@@ -29,6 +29,7 @@ from icechunk_stream.testing.http_messages import Seen
 from icechunk_stream.testing.http_proxy import HttpProxy
 from tests.object_stores.azure import IMPATIENT
 from tests.object_stores.s3_storages import Hourglass
+from tests.secret_marker import MARKER
 
 STORED = (
     ("ETag", '"e781568"'),
@@ -56,7 +57,7 @@ def proxy() -> Iterator[HttpProxy]:
 
 def storage_of(proxy: HttpProxy, **more: Any) -> ObjectStoreStorage:
     if "get_credentials" not in more:
-        more["bearer_token"] = "token"
+        more["bearer_token"] = MARKER
     config = {"base_url": proxy.endpoint, "allow_http": "true"}
     storage = gcs_storage(bucket="bucket", prefix="p", config=config, **more)
     return ObjectStoreStorage(storage.spec, "p", IMPATIENT, Hourglass().waiting())
@@ -181,7 +182,7 @@ def test_headers_of_reads_and_of_writes_go_apart(proxy: HttpProxy) -> None:
 
 
 def fetch_token() -> GcsBearerCredential:
-    return GcsBearerCredential("from a function")
+    return GcsBearerCredential(MARKER)
 
 
 def test_a_token_comes_from_a_function(proxy: HttpProxy) -> None:

@@ -4,9 +4,11 @@ import copy
 import logging
 import os
 import pickle
+import re
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,8 @@ from icechunk_stream.errors import (
 from icechunk_stream.storage import S3Access, S3Storage, Version, s3_storage
 from icechunk_stream.storage.retry import Waiting
 from icechunk_stream.storage.s3_credentials import KeyRing, S3Secret
-from icechunk_stream.testing.http_faults import DropAnswer, Reply
+from icechunk_stream.testing.http_faults import AlterAnswer, DropAnswer, Reply
+from icechunk_stream.testing.http_messages import Answer
 from icechunk_stream.testing.http_proxy import HttpProxy
 from icechunk_stream.testing.storage_contract import create, keys
 from tests.object_stores.buckets import s3_client
@@ -45,9 +48,10 @@ from tests.object_stores.s3_storages import (
     storage_on,
 )
 from tests.object_stores.servers import S3Server
+from tests.secret_marker import MARKER, marked
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
-SECRET = "MARKER-7f3a9c"
+SECRET = f"{MARKER}-given"
 
 both_clients = pytest.mark.parametrize("bulk", BULKS)
 
@@ -63,7 +67,7 @@ class Issuer:
     def __call__(self) -> S3StaticCredentials:
         self.calls += 1
         ends = None if self.life is None else self.now + self.life
-        return S3StaticCredentials(f"key{self.calls}", "secret", None, ends)
+        return S3StaticCredentials(f"key{self.calls}", MARKER, None, ends)
 
 
 def ring_of(issuer: Issuer, current: S3StaticCredentials | None = None) -> KeyRing:
@@ -75,7 +79,7 @@ def used(ring: KeyRing) -> str:
 
 
 def versitygw_key() -> S3StaticCredentials:
-    return S3StaticCredentials("versity-owner", "versity-secret")
+    return S3StaticCredentials(f"versity{MARKER}", f"secret{MARKER}")
 
 
 def expired_key() -> S3StaticCredentials:
@@ -83,7 +87,7 @@ def expired_key() -> S3StaticCredentials:
 
 
 def failing() -> S3StaticCredentials:
-    raise RuntimeError("no luck")
+    raise RuntimeError(MARKER)
 
 
 def forgetful() -> Any:
@@ -104,6 +108,12 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     return monkeypatch
+
+
+def write_own(path: Path, text: str) -> None:
+    """Write a file that is to hold secrets."""
+    marked.own_paths.add(path)
+    path.write_text(text)
 
 
 def test_a_key_is_called_for_when_it_is_about_to_end() -> None:
@@ -144,7 +154,7 @@ def test_a_scattered_key_is_used_until_it_ends() -> None:
 def test_scattering_calls_at_once() -> None:
     issuer = Issuer(None)
     scattered = s3_refreshable_credentials(issuer, scatter_initial_credentials=True)
-    assert scattered.current == S3StaticCredentials("key1", "secret")
+    assert scattered.current == S3StaticCredentials("key1", MARKER)
     assert s3_refreshable_credentials(issuer).current is None
 
 
@@ -200,8 +210,8 @@ def test_keys_of_a_pickle_are_withheld_unless_asked_for(
 def test_a_scattered_key_is_withheld_too(versitygw: S3Server, versitygw_bucket: str) -> None:
     secret = s3_refreshable_credentials(versitygw_key, scatter_initial_credentials=True)
     storage = S3Storage(versitygw_bucket, "p", access_to(versitygw), secret)
-    assert b"versity-secret" not in pickle.dumps(storage)
-    assert b"versity-secret" in pickle.dumps(storage.with_pickled_credentials())
+    assert MARKER.encode() not in pickle.dumps(storage)
+    assert MARKER.encode() in pickle.dumps(storage.with_pickled_credentials())
     pickle.loads(pickle.dumps(storage)).put("chunks/A", b"0")
 
 
@@ -245,10 +255,11 @@ def test_a_profile_gives_keys(
     tmp_path: Path,
     bulk: Bulk,
 ) -> None:
-    (tmp_path / "credentials").write_text(
+    write_own(
+        tmp_path / "credentials",
         "[observer]\n"
         f"aws_access_key_id = {versitygw.access_key_id}\n"
-        f"aws_secret_access_key = {versitygw.secret_access_key}\n"
+        f"aws_secret_access_key = {versitygw.secret_access_key}\n",
     )
     secret = s3_from_env_credentials("observer")
     storage = with_secret(versitygw, versitygw_bucket, secret, bulk=bulk)
@@ -267,16 +278,18 @@ def test_a_profile_takes_on_a_role(
     tmp_path: Path,
     bulk: Bulk,
 ) -> None:
-    (tmp_path / "config").write_text(
+    write_own(
+        tmp_path / "config",
         "[profile observer]\n"
         "role_arn = arn:aws:iam::123456789012:role/observer\n"
         "source_profile = base\n"
         "[profile base]\n"
         f"aws_access_key_id = {moto.access_key_id}\n"
         f"aws_secret_access_key = {moto.secret_access_key}\n"
-        "region = us-east-1\n"
+        "region = us-east-1\n",
     )
     with HttpProxy(moto.endpoint) as sts, HttpProxy(moto.endpoint) as proxy:
+        sts.disturb(AlterAnswer(mark_session))
         bare_environment.setenv("AWS_ENDPOINT_URL_STS", sts.endpoint)
         access = access_to(moto, proxy.endpoint, bulk=bulk)
         storage = S3Storage(moto_bucket, "p", access, s3_from_env_credentials("observer"))
@@ -285,6 +298,14 @@ def test_a_profile_takes_on_a_role(
         assert storage.get("chunks/A") == b"0"
         assert all("x-amz-security-token" in seen.headers for seen in proxy.requests)
         assert len(sts.requests) == 1
+
+
+def mark_session(answer: Answer) -> Answer:
+    """The key of a role, which a server makes up, with the marker in all its parts."""
+    fields = b"AccessKeyId|SecretAccessKey|SessionToken"
+    body = re.sub(rb"<(%s)>[^<]+" % fields, rb"<\1>\1" + MARKER.encode(), answer.body)
+    assert body.count(MARKER.encode()) == 3
+    return replace(answer, body=body)
 
 
 @both_clients
@@ -308,19 +329,23 @@ def test_nobody_asks_for_a_metadata_service_where_credentials_are_given(
 
 
 def moto_key() -> S3StaticCredentials:
-    return S3StaticCredentials("moto-owner", "moto-secret")
+    return S3StaticCredentials(f"moto{MARKER}", f"secret{MARKER}")
 
 
 @both_clients
 def test_a_wrong_key_is_an_error_that_says_so(
     versitygw: S3Server, versitygw_bucket: str, bulk: Bulk
 ) -> None:
-    key = s3_static_credentials(access_key_id="versity-owner", secret_access_key="wrong")
+    key = s3_static_credentials(
+        access_key_id=f"versity{MARKER}", secret_access_key=f"wrong{MARKER}"
+    )
     storage = with_secret(versitygw, versitygw_bucket, key, bulk=bulk)
     for act in (lambda: storage.get("chunks/A"), lambda: storage.put("chunks/A", b"")):
         with pytest.raises(StorageError, match="secret access key is wrong"):
             act()
-    nobody = s3_static_credentials(access_key_id="nobody", secret_access_key="wrong")
+    nobody = s3_static_credentials(
+        access_key_id=f"nobody{MARKER}", secret_access_key=f"wrong{MARKER}"
+    )
     unknown = with_secret(versitygw, versitygw_bucket, nobody, bulk=bulk)
     with pytest.raises(StorageError, match="404 XAdminUserNotFound") as caught:
         unknown.get("chunks/A")
@@ -335,6 +360,7 @@ def test_a_wrong_key_is_an_error_that_says_so(
         f"https://host/?token={SECRET}",
         f"https://host/#{SECRET}",
     ],
+    ids=["user", "password", "query", "fragment"],
 )
 def test_an_endpoint_that_holds_a_secret_is_refused(url: str) -> None:
     with pytest.raises(InvalidInputError, match="must not hold") as caught:

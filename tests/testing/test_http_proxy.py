@@ -36,6 +36,7 @@ from icechunk_stream.testing.http_faults import (
 )
 from icechunk_stream.testing.http_messages import Answer, Request, header, with_header, without
 from icechunk_stream.testing.http_proxy import HttpProxy
+from tests.secret_marker import MARKER
 
 TEN = b"0123456789"
 CONNECTION_LOST = (ConnectionError, BadStatusLine, RemoteDisconnected, IncompleteRead)
@@ -370,7 +371,7 @@ def test_a_rule_may_name_a_part_of_the_query(proxy: HttpProxy) -> None:
 
 
 def test_secrets_are_not_remembered(proxy: HttpProxy) -> None:
-    marker = "MARKER"
+    marker = MARKER
     path = f"/b/ten?X-Amz-Signature={marker}&sig={marker}&X-Amz-Credential={marker}&prefix=p"
     headers = {"Authorization": f"AWS4 {marker}", "x-amz-security-token": marker, "if-match": "e"}
     send(proxy, "GET", path, None, **headers)

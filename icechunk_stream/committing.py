@@ -1,0 +1,303 @@
+"""One commit: every immutable object put in parallel, then the one write that makes it visible."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from icechunk_stream.assets import manifest_key, snapshot_key, transaction_log_key
+from icechunk_stream.building import Shelf, build_tree
+from icechunk_stream.changes.logs import log_of, merged_logs
+from icechunk_stream.effects import now_micros, random_bytes, random_fraction, sleep
+from icechunk_stream.errors import (
+    CommitStateUnknownError,
+    ConflictError,
+    ErrorKind,
+    FormatError,
+    RefNotFoundError,
+    StorageError,
+)
+from icechunk_stream.format.ids import OBJECT_ID_SIZE, SnapshotId
+from icechunk_stream.format.repo_info import SnapshotRecord
+from icechunk_stream.format.snapshot_encode import SnapshotContents, encode_snapshot
+from icechunk_stream.format.times import from_micros
+from icechunk_stream.format.transaction_log_encode import encode_transaction_log
+from icechunk_stream.refs import RefFiles, RepoObject
+from icechunk_stream.tips import Amend, Commit, Detach, FileTip, RepoTip, read_tip, swap_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from icechunk_stream.assets import Assets
+    from icechunk_stream.building import EncodingRules, NewManifest, Tree
+    from icechunk_stream.changes import ChangeSet
+    from icechunk_stream.format.transaction_log_encode import LogContents
+    from icechunk_stream.info import SpecVersion
+    from icechunk_stream.reading import SnapshotReader
+    from icechunk_stream.refs import History
+    from icechunk_stream.repo_updates import UpdateRules
+    from icechunk_stream.storage import LostRace
+    from icechunk_stream.tips import Move, Swap, Tip
+
+# The reference aborts commits by clocks that are further off.
+MAX_CLOCK_SKEW = 600 * 10**6
+_IMMEDIATE_TRIES = 5
+# Sends of one snapshot whose answers were lost, before the outcome is called unknown.
+_DOUBTFUL_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """The commit is in the history of its branch."""
+
+    id: SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaken:
+    """The branch moved on to another tip, or is gone (None); nothing was committed."""
+
+    tip: Tip | None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a commit says of itself, and how it goes into the history."""
+
+    text: str
+    metadata: Mapping[str, Any]
+    move: type[Commit | Amend | Detach] = Commit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draft:
+    """All objects of one attempt, and what the tip will know of its snapshot."""
+
+    record: SnapshotRecord
+    manifests: tuple[NewManifest, ...]
+    objects: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(slots=True)
+class Committer:
+    """Commits of one session; remembers what its attempts stored and may have made visible."""
+
+    assets: Assets
+    spec_version: SpecVersion
+    encoding: EncodingRules
+    updates: UpdateRules
+    shelf: Shelf = field(default_factory=Shelf)
+    attempts: set[SnapshotId] = field(default_factory=set)
+
+    def commit(
+        self, tip: Tip, base: SnapshotReader, changes: ChangeSet, message: Message
+    ) -> Landed | Overtaken:
+        """Put a commit on a tip whose snapshot is the base of the changes.
+
+        Raises:
+            CommitStateUnknownError: the commit may or may not be in the history, or may get there
+                yet. Calling again finds out, and never commits twice.
+        """
+        assert base.snapshot.id == tip.id
+        settled = self._settle(tip) if self.attempts else None
+        if settled is not None:
+            return settled
+        draft = self._draft(tip, base, changes, message)
+        move = message.move(draft.record)
+        swap = swap_of(self.assets, tip, move, self.updates)
+        prepared = self._store(draft, swap)
+        try:
+            return self._publish(tip, move, swap, prepared)
+        finally:
+            if isinstance(move, Detach):
+                # No branch has it, so that whatever became of it a commit is still to be made.
+                self.attempts.discard(draft.record.id)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether an attempt may have been made visible, or may yet be."""
+        return bool(self.attempts)
+
+    def has_landed(self, newest: Tip, tip: Tip) -> bool:
+        """Whether the history at the newest tip has an attempt that was put on ``tip``."""
+        return self._landed(newest, tip) is not None
+
+    def _settle(self, tip: Tip) -> Landed | Overtaken | None:
+        """After an attempt of unknown outcome: what became of it, or None if nothing yet."""
+        newest = self._newest(tip.branch)
+        moved = newest is None or newest.id != tip.id
+        return self._landed(newest, tip) or (Overtaken(newest) if moved else None)
+
+    def _draft(self, tip: Tip, base: SnapshotReader, changes: ChangeSet, message: Message) -> Draft:
+        tree = build_tree(base, changes, self.encoding, self.shelf)
+        id = SnapshotId(random_bytes(OBJECT_ID_SIZE))
+        log = log_of(changes, id)
+        parent: SnapshotId | None = base.snapshot.id
+        if message.move is Amend:
+            parent = history_of(self.assets, tip).record(tip.id).parent_id
+            log = merged_logs(self.assets.transaction_log(tip.id), log, id)
+        record = SnapshotRecord(
+            id=id,
+            parent_id=parent,
+            flushed_at=moment_after(base.snapshot.flushed_at),
+            message=message.text,
+            metadata=dict(message.metadata),
+        )
+        return Draft(record, tree.new, self._objects(record, tree, log))
+
+    def _objects(
+        self, record: SnapshotRecord, tree: Tree, log: LogContents
+    ) -> tuple[tuple[str, bytes], ...]:
+        contents = SnapshotContents(
+            id=record.id,
+            parent_id=record.parent_id,
+            flushed_at=record.flushed_at,
+            message=record.message,
+            metadata=record.metadata,
+            manifest_files=tree.files,
+            nodes=tree.nodes,
+        )
+        spec, level = self.encoding.spec_version, self.encoding.level
+        snapshot = encode_snapshot(contents, spec, level)
+        encoded_log = encode_transaction_log(log, spec, level)
+        return (
+            (snapshot_key(record.id), snapshot),
+            (transaction_log_key(record.id), encoded_log),
+        )
+
+    def _store(self, draft: Draft, swap: Swap) -> LostRace | None:
+        """Everything that nobody sees yet, in one wave."""
+        calls: list[Callable[[], LostRace | None]] = [swap.prepare]
+        calls += [partial(self._put, key, data) for key, data in draft.objects]
+        calls += [partial(self._put_manifest, new) for new in draft.manifests if new.data]
+        return self.assets.storage.together(calls)[0]
+
+    def _put(self, key: str, data: bytes) -> None:
+        self.assets.storage.put(key, data)
+        self.assets.keep_written(key, data)
+
+    def _put_manifest(self, new: NewManifest) -> None:
+        assert new.data is not None
+        self._put(manifest_key(new.file.id), new.data)
+        self.shelf.keep(new)
+
+    def _publish(
+        self, tip: Tip, move: Move, swap: Swap, prepared: LostRace | None
+    ) -> Landed | Overtaken:
+        """Swap until the outcome is certain; the same snapshot every time."""
+        doubts: list[StorageError] = []
+        for tries in range(_IMMEDIATE_TRIES + self.updates.retry.max_tries):
+            outcome = prepared or self._send(swap, move)
+            if isinstance(outcome, FileTip | RepoTip):
+                return Landed(move.record.id)
+            if isinstance(outcome, StorageError):
+                doubts.append(outcome)
+            elif not doubts:
+                self.attempts.discard(move.record.id)
+            newest = self._newest_after(tip.branch, doubts)
+            decided = self._landed(newest, tip) or _overtaken(newest, tip, move)
+            if decided is not None:
+                return decided
+            self._check_doubts(outcome, doubts, move.record.id)
+            self._wait(tries)
+            assert newest is not None
+            swap = swap_of(self.assets, newest, move, self.updates)
+            prepared = swap.prepare()
+        raise _exhausted(tip.branch)
+
+    def _send(self, swap: Swap, move: Move) -> Tip | LostRace | StorageError:
+        self.attempts.add(move.record.id)
+        try:
+            return swap.send()
+        except StorageError as error:
+            return error
+
+    def _newest(self, branch: str) -> Tip | None:
+        try:
+            return read_tip(self.assets, self.spec_version, branch)
+        except RefNotFoundError:
+            return None
+
+    def _newest_after(self, branch: str, doubts: list[StorageError]) -> Tip | None:
+        try:
+            return self._newest(branch)
+        except StorageError as error:
+            if doubts:
+                raise _unknown(branch, doubts[-1]) from error
+            raise
+
+    def _landed(self, newest: Tip | None, tip: Tip) -> Landed | None:
+        """The attempt that the history has, if it has one."""
+        match newest:
+            case RepoTip(held=held):
+                found = (id for id in self.attempts if held.info.snapshots.row(id) is not None)
+                return next((Landed(id) for id in found), None)
+            case FileTip() if self.attempts and newest.id != tip.id:
+                return self._landed_before(newest, tip)
+            case _:
+                return None
+
+    def _landed_before(self, newest: FileTip, tip: Tip) -> Landed | None:
+        for record in history_of(self.assets, newest).ancestry(newest.id):
+            if record.id in self.attempts:
+                return Landed(record.id)
+            if record.id == tip.id:
+                return None
+        return None
+
+    def _check_doubts(
+        self, outcome: Tip | LostRace | StorageError, doubts: list[StorageError], id: SnapshotId
+    ) -> None:
+        """Give up on a write that failed for certain, and on one that stays in doubt."""
+        if not isinstance(outcome, StorageError):
+            return
+        if not any(isinstance(doubt, CommitStateUnknownError) for doubt in doubts):
+            self.attempts.discard(id)
+            raise outcome
+        if len(doubts) >= _DOUBTFUL_TRIES:
+            raise outcome
+
+    def _wait(self, tries: int) -> None:
+        if tries >= _IMMEDIATE_TRIES:
+            pause = self.updates.retry.pause(tries - _IMMEDIATE_TRIES + 1, random_fraction())
+            sleep(pause)
+
+
+def history_of(assets: Assets, tip: Tip) -> History:
+    """The history as it was when the tip was read."""
+    return RefFiles(assets) if isinstance(tip, FileTip) else RepoObject(tip.held.info)
+
+
+def moment_after(parent: int) -> int:
+    """The time of a commit: now, and strictly after its parent."""
+    now = now_micros()
+    if parent - now > MAX_CLOCK_SKEW:
+        message = (
+            f"the last commit is of {from_micros(parent).isoformat()}, but the clock here says"
+            f" {from_micros(now).isoformat()}: set the clock that is wrong, then commit again"
+        )
+        raise FormatError(message, ErrorKind.SNAPSHOT_TIMESTAMP)
+    return max(now, parent + 1)
+
+
+def _overtaken(newest: Tip | None, tip: Tip, move: Move) -> Overtaken | None:
+    if newest is None:
+        return Overtaken(None)
+    return Overtaken(newest) if newest.id != tip.id and not isinstance(move, Detach) else None
+
+
+def _unknown(branch: str, error: StorageError) -> CommitStateUnknownError:
+    message = (
+        f"whether the commit on {branch!r} was made is unknown ({error}). Nothing was deleted."
+        " Commit this session again: that finds out first, and never commits twice"
+    )
+    return CommitStateUnknownError(message)
+
+
+def _exhausted(branch: str) -> ConflictError:
+    message = (
+        f"others changed the repository during every attempt to commit to {branch!r}: try again"
+        " later, or raise repo_update_retries"
+    )
+    return ConflictError(message=message, kind=ErrorKind.UPDATE_ATTEMPTS_EXHAUSTED)

@@ -1,0 +1,167 @@
+"""Which manifests of an array a commit keeps, and what stands in those that it writes.
+
+Every manifest lies in one cell of the grid. A cell with changes gets one new manifest; one that no
+change touches keeps its manifests, and what reached across cells is parted between them. This is
+how the reference library lays manifests out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from icechunk_stream.format.keys import KeySpace
+from icechunk_stream.format.ref_rows import DELETED, chosen_rows, joined
+from icechunk_stream.format.ref_tables import RefTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from icechunk_stream.changes.runs import Run
+    from icechunk_stream.format.chunk_refs import RefColumns
+    from icechunk_stream.format.keys import Keys
+    from icechunk_stream.format.nodes import ManifestRefs
+
+    Numbers = npt.NDArray[np.intp]
+    Mask = npt.NDArray[np.bool_]
+
+_CHANGED = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """The chunk grid of an array, cut into cells of equal size."""
+
+    chunks: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+    space: KeySpace
+
+    @classmethod
+    def of(cls, chunks: Sequence[int], sizes: npt.NDArray[np.int64]) -> Grid:
+        lengths = np.array(chunks, np.int64)
+        return cls(lengths, sizes, KeySpace.within((-(-lengths // sizes)).tolist()))
+
+    def inside(self, indices: npt.NDArray[np.integer]) -> Mask:
+        inside: Mask = (indices < self.chunks).all(axis=1)
+        return inside
+
+    def cells(self, indices: npt.NDArray[np.integer]) -> Keys:
+        """The cell of each index, in an order that goes row by row."""
+        return self.space.pack((indices // self.sizes).astype(np.uint32))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What becomes of an array's manifests, given by their numbers.
+
+    Those in ``kept`` stay, those in ``read`` are parted anew, all others go. ``dirty`` are the
+    cells in which everything moves into one new manifest.
+    """
+
+    grid: Grid
+    kept: Numbers
+    kept_cells: Keys
+    read: Numbers
+    dirty: Keys
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """What one new manifest holds, and from which of the old ones that comes."""
+
+    cell: int | bytes
+    table: RefTable
+    sources: tuple[int, ...]
+
+
+def plan(old: ManifestRefs, run: Run | None, grid: Grid) -> Plan:
+    """Part an array's manifests into those that stay and those that have to be read."""
+    low, last = old.extents[:, :, 0], old.extents[:, :, 1] - 1
+    reachable = grid.inside(low)
+    within = grid.inside(last) & (low // grid.sizes == last // grid.sizes).all(axis=1)
+    cells = grid.cells(low[within])
+    dirty = _changed_cells(run, grid)
+    stays = within.copy()
+    stays[within] = ~np.isin(cells, dirty)
+    return Plan(
+        grid=grid,
+        kept=np.flatnonzero(stays),
+        kept_cells=grid.cells(low[stays]),
+        read=np.flatnonzero(reachable & ~stays),
+        dirty=dirty,
+    )
+
+
+def pieces(plan: Plan, loaded: Mapping[int, RefColumns], run: Run | None) -> list[Piece]:
+    """The new manifests of a plan whose manifests to read are loaded."""
+    tables = {number: _remaining(loaded[number], run, plan.grid) for number in plan.read.tolist()}
+    if run is not None:
+        tables[_CHANGED] = _present(run, plan.grid)
+    filled = {number: table for number, table in tables.items() if len(table)}
+    return _parted(plan, filled) if filled else []
+
+
+def extents_of(table: RefTable) -> npt.NDArray[np.uint32]:
+    """The tight box around the indices of a table."""
+    low, high = table.indices.min(axis=0), table.indices.max(axis=0)
+    return np.stack([low, high + 1], axis=1).astype(np.uint32)
+
+
+def _changed_cells(run: Run | None, grid: Grid) -> Keys:
+    if run is None:
+        return grid.cells(np.zeros((0, len(grid.chunks)), np.uint32))
+    indices = run.table.indices
+    return np.unique(grid.cells(indices[grid.inside(indices)]))
+
+
+def _remaining(columns: RefColumns, run: Run | None, grid: Grid) -> RefTable:
+    """References that the grid still has and that were not changed."""
+    indices = columns.indices()
+    kept = grid.inside(indices)
+    if run is not None:
+        kept &= ~run.holds(indices)
+    return RefTable.of(columns, None if kept.all() else np.flatnonzero(kept))
+
+
+def _present(run: Run, grid: Grid) -> RefTable:
+    """Changed references that are not deletions; none where the grid has no place for them."""
+    present = (run.table.kinds != DELETED) & grid.inside(run.table.indices)
+    return run.table if present.all() else chosen_rows(run.table, present)
+
+
+def _parted(plan: Plan, tables: Mapping[int, RefTable]) -> list[Piece]:
+    """Rows in the order of cell, group and index, and cut where cell or group change.
+
+    A cell without changes has a group for each manifest, so that those which it keeps stay apart.
+    """
+    table = joined(list(tables.values()))
+    cells = plan.grid.cells(table.indices)
+    sources = np.repeat(list(tables), [len(each) for each in tables.values()])
+    groups = np.where(np.isin(cells, plan.dirty), _CHANGED, sources)
+    order = _order(table, cells, groups)
+    cells, groups, sources = cells[order], groups[order], sources[order]
+    table = chosen_rows(table, order)
+    cuts = (cells[1:] != cells[:-1]) | (groups[1:] != groups[:-1])
+    bounds = [0, *(np.flatnonzero(cuts) + 1).tolist(), len(table)]
+    return [
+        Piece(
+            cell=cells[start].item(),
+            table=chosen_rows(table, slice(start, end)),
+            sources=tuple(np.unique(sources[start:end]).tolist()),
+        )
+        for start, end in pairwise(bounds)
+    ]
+
+
+def _order(table: RefTable, cells: Keys, groups: npt.NDArray[np.intp]) -> Numbers:
+    bounds = [int(top) + 1 for top in table.indices.max(axis=0)]
+    order = np.argsort(KeySpace.within(bounds).pack(table.indices), kind="stable")
+    for key in (groups, cells):
+        if (key[1:] != key[:-1]).any():
+            order = order[np.argsort(key[order], kind="stable")]
+    return order

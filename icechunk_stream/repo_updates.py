@@ -1,0 +1,211 @@
+"""Replacing the ``repo`` object of spec v2: one operation, one backup, one swap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from icechunk_stream.assets import REPO_KEY, backup_key
+from icechunk_stream.config import with_defaults
+from icechunk_stream.effects import now_micros, random_bytes, random_fraction, sleep
+from icechunk_stream.errors import (
+    CommitStateUnknownError,
+    ConflictError,
+    ErrorKind,
+    ReadOnlyError,
+    StorageError,
+)
+from icechunk_stream.format.ids import OBJECT_ID_SIZE, encode_id
+from icechunk_stream.format.repo_info_encode import RepoState, encode_repo_info
+from icechunk_stream.format.updates import Availability, Update
+from icechunk_stream.storage import LostRace, Written
+from icechunk_stream.storage.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from icechunk_stream.assets import Assets, HeldRepo
+    from icechunk_stream.config import RepositoryConfig
+    from icechunk_stream.format.repo_info import RepoInfo
+    from icechunk_stream.format.updates import UpdateKind
+    from icechunk_stream.storage import Storage
+
+# Names of backups count down from the year 3000, so that the newest are listed first.
+_YEAR_3000_MILLIS = 32_503_680_000_000
+_IMMEDIATE_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRules:
+    """How the ``repo`` object is written and how often a lost race is run again."""
+
+    page_size: int
+    level: int
+    retry: RetryPolicy
+
+    @classmethod
+    def of(cls, config: RepositoryConfig) -> Self:
+        filled = with_defaults(config)
+        assert filled.num_updates_per_repo_info_file is not None
+        assert filled.compression is not None
+        assert filled.compression.level is not None
+        return cls(
+            page_size=filled.num_updates_per_repo_info_file,
+            level=filled.compression.level,
+            retry=_retry_policy(filled),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RepoChange:
+    """What an operation makes of a repository; ``state`` still has the log as it was."""
+
+    state: RepoState
+    kind: UpdateKind
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RepoSwap:
+    """One attempt to replace one version of the ``repo`` object."""
+
+    held: HeldRepo
+    backup: str
+    updated_at: int
+    data: bytes
+
+    @classmethod
+    def of(
+        cls, held: HeldRepo, change: RepoChange, rules: UpdateRules, *, at_least: int = 0
+    ) -> RepoSwap:
+        """The new object; its entry in the log is newer than all others, and than ``at_least``."""
+        backup = backup_name()
+        newest = change.state.updates[0].updated_at if change.state.updates else 0
+        entry = Update(change.kind, max(now_micros(), newest + 1, at_least))
+        state = logged(change.state, entry, backup, rules.page_size)
+        return cls(held, backup, entry.updated_at, encode_repo_info(state, rules.level))
+
+    def copy_backup(self, storage: Storage) -> Written | LostRace:
+        """Keep the version that is being replaced; it has to be there before ``send``."""
+        return storage.copy_if(REPO_KEY, backup_key(self.backup), self.held.version)
+
+    def send(self, assets: Assets) -> HeldRepo | LostRace:
+        """The newest version, which holds this change, unless another one was quicker."""
+        try:
+            outcome = assets.storage.put_if(REPO_KEY, self.data, self.held.version)
+        except CommitStateUnknownError as unknown:
+            return self._look_again(assets, unknown)
+        match outcome:
+            case Written(version):
+                return assets.keep_repo(self.data, version)
+            case LostRace():
+                return outcome
+
+    def _look_again(self, assets: Assets, unknown: CommitStateUnknownError) -> HeldRepo | LostRace:
+        """After a lost answer: the log tells whether the write took place."""
+        try:
+            found = assets.repo()
+            if found.version != self.held.version:
+                return found if self._is_logged(assets, found.info) else LostRace()
+        except StorageError as error:
+            raise unknown from error
+        # It has not taken place yet, but the request may still be on its way.
+        raise unknown
+
+    def _is_logged(self, assets: Assets, info: RepoInfo) -> bool:
+        """Whether the log names our backup, which only the object that we sent does."""
+        page: RepoInfo | None = info
+        while page is not None:
+            updates = page.updates()
+            names = {page.repo_before_updates, *(update.backup for update in updates)}
+            if self.backup in names:
+                return True
+            if page.repo_before_updates is None or updates[-1].updated_at < self.updated_at:
+                return False
+            page = assets.backup(page.repo_before_updates)
+        return False
+
+
+def update_repo(
+    assets: Assets,
+    rules: UpdateRules,
+    change: Callable[[RepoInfo], RepoChange],
+    *,
+    needs_online: bool = True,
+) -> RepoInfo:
+    """Apply a change to the newest ``repo`` object; on every lost race, to the one that won."""
+    for tries in range(1, _IMMEDIATE_TRIES + rules.retry.max_tries + 1):
+        held = assets.repo()
+        if needs_online:
+            require_online(held.info)
+        swap = RepoSwap.of(held, change(held.info), rules)
+        written = _attempt(swap, assets)
+        if not isinstance(written, LostRace):
+            return written.info
+        _wait(rules.retry, tries - _IMMEDIATE_TRIES)
+    raise _exhausted(assets, rules)
+
+
+def require_online(info: RepoInfo) -> None:
+    """Refuse to change a repository that was set to read-only."""
+    if info.status.availability is Availability.ONLINE:
+        return
+    reason = "no reason is given" if info.status.reason is None else f"reason: {info.status.reason}"
+    message = f"the repository is read-only ({reason}): set its status to online to change it"
+    raise ReadOnlyError(message, ErrorKind.READ_ONLY_REPOSITORY)
+
+
+def backup_name(key: str = REPO_KEY) -> str:
+    """A fresh name under which the present state of a mutable object is kept."""
+    countdown = _YEAR_3000_MILLIS - now_micros() // 1000
+    return f"{key}.{countdown:014d}.{encode_id(random_bytes(OBJECT_ID_SIZE))}"
+
+
+def logged(state: RepoState, entry: Update, backup: str, page_size: int) -> RepoState:
+    """A state whose log begins with ``entry``; ``backup`` is where the log as it was lies."""
+    before: str | None = state.repo_before_updates
+    page = [entry]
+    for older in _backed_up(state.updates, backup):
+        if len(page) >= page_size and older.backup is not None:
+            before = older.backup
+            break
+        page.append(older)
+    return replace(state, updates=page, repo_before_updates=before)
+
+
+def _backed_up(updates: Sequence[Update], backup: str) -> list[Update]:
+    """The entries so far; the newest of them now lies in a backup."""
+    return [replace(update, backup=backup) for update in updates[:1]] + list(updates[1:])
+
+
+def _attempt(swap: RepoSwap, assets: Assets) -> HeldRepo | LostRace:
+    match swap.copy_backup(assets.storage):
+        case Written():
+            return swap.send(assets)
+        case LostRace() as lost:
+            return lost
+
+
+def _wait(policy: RetryPolicy, tries: int) -> None:
+    if 0 < tries < policy.max_tries:
+        sleep(policy.pause(tries, random_fraction()))
+
+
+def _retry_policy(filled: RepositoryConfig) -> RetryPolicy:
+    assert filled.repo_update_retries is not None
+    retries = filled.repo_update_retries.default
+    assert retries is not None
+    assert retries.max_tries is not None
+    assert retries.initial_backoff_ms is not None
+    assert retries.max_backoff_ms is not None
+    return RetryPolicy(
+        retries.max_tries, retries.initial_backoff_ms / 1000, retries.max_backoff_ms / 1000
+    )
+
+
+def _exhausted(assets: Assets, rules: UpdateRules) -> ConflictError:
+    tries = _IMMEDIATE_TRIES + rules.retry.max_tries
+    message = (
+        f"others changed {REPO_KEY!r} of {assets.storage!r} during each of {tries} attempts:"
+        " try again later, or raise repo_update_retries"
+    )
+    return ConflictError(message=message, kind=ErrorKind.UPDATE_ATTEMPTS_EXHAUSTED)

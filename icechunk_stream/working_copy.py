@@ -1,0 +1,205 @@
+"""The working copy of a writable session: a branch's tip, what is changed on it, and its commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from icechunk_stream.building import EncodingRules
+from icechunk_stream.changes import ChangeSet
+from icechunk_stream.committing import Committer, Landed, Message, Overtaken, history_of
+from icechunk_stream.config import with_defaults
+from icechunk_stream.effects import random_fraction, sleep
+from icechunk_stream.errors import (
+    ConflictError,
+    ErrorKind,
+    FormatError,
+    RebaseFailedError,
+    RefNotFoundError,
+    SessionStateError,
+)
+from icechunk_stream.overlay import OverlayReader
+from icechunk_stream.rebasing import Rebased, Stuck, rebase
+from icechunk_stream.repo_updates import UpdateRules
+from icechunk_stream.storage.retry import RetryPolicy
+from icechunk_stream.tips import RepoTip, read_tip
+from icechunk_stream.writing import Edits, WriteRules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from icechunk_stream.assets import Assets
+    from icechunk_stream.config import RepositoryConfig
+    from icechunk_stream.conflicts import ConflictSolver
+    from icechunk_stream.format.ids import SnapshotId
+    from icechunk_stream.info import SpecVersion
+    from icechunk_stream.reading import SnapshotReader
+    from icechunk_stream.tips import Tip
+
+LIBRARY_KEY = "__icechunk"
+# Between two rebases, so that writers of one branch do not march in step.
+_PAUSES = RetryPolicy(initial_backoff=0.01, max_backoff=2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class WritingRules:
+    """What a configuration says about writing."""
+
+    spec_version: SpecVersion
+    edits: WriteRules
+    encoding: EncodingRules
+    updates: UpdateRules
+
+    @classmethod
+    def of(cls, config: RepositoryConfig, spec_version: SpecVersion) -> WritingRules:
+        filled = with_defaults(config)
+        assert filled.inline_chunk_threshold_bytes is not None
+        assert filled.manifest is not None
+        splitting = filled.manifest.splitting
+        updates = UpdateRules.of(config)
+        return cls(
+            spec_version=spec_version,
+            edits=WriteRules(filled.inline_chunk_threshold_bytes, spec_version),
+            encoding=EncodingRules(
+                spec_version=spec_version,
+                level=updates.level,
+                splitting=(splitting.split_sizes if splitting else None) or (),
+            ),
+            updates=updates,
+        )
+
+
+class WorkingCopy:
+    """What a session changed on the tip of a branch, and has not committed."""
+
+    def __init__(
+        self,
+        assets: Assets,
+        tip: Tip,
+        rules: WritingRules,
+        read: Callable[[SnapshotId], SnapshotReader],
+    ) -> None:
+        self._assets = assets
+        self._rules = rules
+        self._read = read
+        self._committer = self._new_committer()
+        self._is_behind = False
+        self.tip = tip
+        self.changes = ChangeSet()
+        self.base = read(tip.id)
+        self._stand_on(tip, self.changes)
+
+    @property
+    def branch(self) -> str:
+        return self.tip.branch
+
+    def check_editable(self) -> None:
+        """Refuse changes that a commit of unknown outcome may or may not have."""
+        if self._committer.is_in_doubt:
+            message = (
+                f"whether the commit on {self.branch!r} was made is unknown: commit again, which"
+                " finds out, or discard the changes, before changing more"
+            )
+            raise SessionStateError(message, ErrorKind.COMMIT_NOT_ALLOWED)
+
+    def discard(self) -> None:
+        """Forget all changes; should an attempt to commit them land yet, others made it."""
+        self._committer = self._new_committer()
+        self._stand_on(self.tip, ChangeSet())
+
+    def commit(self, message: Message) -> SnapshotId:
+        """Commit, or raise ``ConflictError`` where the branch has moved on."""
+        outcome = self._attempt(message)
+        if isinstance(outcome, Landed):
+            return outcome.id
+        raise self._conflict(outcome.tip)
+
+    def commit_with_rebase(
+        self, message: Message, solver: ConflictSolver, tries: int
+    ) -> SnapshotId:
+        """Commit; as often as the branch moves on before, rebase and commit again."""
+        tries = max(tries, 0)
+        newest: Tip | None = None
+        for attempt in range(tries + 1):
+            counted = replace(message, metadata=_counted(message.metadata, attempt))
+            outcome = self._attempt(counted)
+            if isinstance(outcome, Landed):
+                return outcome.id
+            newest = outcome.tip
+            if newest is None or attempt == tries:
+                break
+            self._catch_up(newest, solver, attempt)
+        raise self._conflict(newest)
+
+    def amend(self, message: Message) -> SnapshotId:
+        """Replace the tip by a commit that has its changes and these."""
+        if not isinstance(self.tip, RepoTip):
+            text = "amending needs a repository of spec v2, and this one has spec v1: commit"
+            raise FormatError(text, ErrorKind.UNSUPPORTED_SPEC_VERSION)
+        if history_of(self._assets, self.tip).record(self.tip.id).parent_id is None:
+            text = "the first snapshot of a repository cannot be amended: commit instead"
+            raise SessionStateError(text, ErrorKind.NO_AMEND_FOR_INITIAL_COMMIT)
+        return self.commit(message)
+
+    def rebase(self, solver: ConflictSolver) -> None:
+        """Bring the changes onto the newest tip; where the branch is gone, nothing happens."""
+        try:
+            newest = read_tip(self._assets, self._rules.spec_version, self.branch)
+        except RefNotFoundError:
+            return
+        if not self._committer.has_landed(newest, self.tip):
+            self._rebase_onto(newest, solver)
+
+    def _new_committer(self) -> Committer:
+        rules = self._rules
+        return Committer(self._assets, rules.spec_version, rules.encoding, rules.updates)
+
+    def _attempt(self, message: Message) -> Landed | Overtaken:
+        if self._is_behind:
+            newest = read_tip(self._assets, self._rules.spec_version, self.branch)
+            if newest.id != self.tip.id:
+                return Overtaken(newest)
+            self.tip, self._is_behind = newest, False
+        return self._committer.commit(self.tip, self.base, self.changes, message)
+
+    def _catch_up(self, newest: Tip, solver: ConflictSolver, attempt: int) -> None:
+        """Rebase at once; after more than one lost race, some time later."""
+        if not attempt:
+            self._rebase_onto(newest, solver)
+            return
+        sleep(_PAUSES.pause(attempt, random_fraction()))
+        self.rebase(solver)
+
+    def _rebase_onto(self, newest: Tip, solver: ConflictSolver) -> None:
+        if newest.id == self.tip.id:
+            self.tip, self._is_behind = newest, False
+            return
+        history = history_of(self._assets, newest)
+        outcome = rebase(self._assets, history, self.tip.id, newest.id, self.changes, solver)
+        match outcome:
+            case Rebased(changes=changes):
+                self._stand_on(newest, changes)
+            case Stuck(reached=reached):
+                self._stand_on(replace(self.tip, id=reached.base), reached.changes)
+                self._is_behind = True
+                raise RebaseFailedError(str(outcome.failed_on), outcome.conflicts)
+
+    def _stand_on(self, tip: Tip, changes: ChangeSet) -> None:
+        # Reading may fail, and a tip with the base of another one would undo the commits between.
+        base = self._read(tip.id)
+        self.tip = tip
+        self._is_behind = False
+        self.changes = changes
+        self.base = base
+        self.reader = OverlayReader(base, changes)
+        self.edits = Edits(self.reader, changes, self._rules.edits)
+
+    def _conflict(self, actual: Tip | None) -> Exception:
+        if actual is None and isinstance(self.tip, RepoTip):
+            message = f"the branch {self.branch!r} is gone: create it again, or use another"
+            return RefNotFoundError(message, ErrorKind.BRANCH_NOT_FOUND)
+        return ConflictError(str(self.tip.id), None if actual is None else str(actual.id))
+
+
+def _counted(metadata: Mapping[str, Any], attempts: int) -> dict[str, Any]:
+    return {**metadata, LIBRARY_KEY: {"rebase_attempts": attempts}}
