@@ -28,7 +28,7 @@ lint: venv ## ruff, mypy --strict, import-linter
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
-	.venv/bin/lint-imports
+	.venv/bin/lint-imports --no-cache
 
 format: venv ## rewrite the sources in the project's format
 	$(PYTHON) -m ruff check --fix .
@@ -39,6 +39,9 @@ bench: venv ## measure against the reference library; rewrites bench/RESULTS.md
 	$(PYTHON) bench/read.py
 	$(PYTHON) bench/read.py --s3
 	$(PYTHON) bench/storage.py
+	$(PYTHON) bench/commit_latency.py
+	$(PYTHON) bench/write.py
+	$(PYTHON) bench/write.py --s3
 
 soak: venv servers ## long fuzzing and property runs
 	HYPOTHESIS_PROFILE=soak $(PYTHON) -m pytest -n $(WORKERS) -m "soak or compat"

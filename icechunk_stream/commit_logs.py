@@ -85,7 +85,7 @@ class _Pending:
 def _begin(assets: Assets, record: SnapshotRecord) -> _Pending:
     submit = assets.storage.executor.submit
     pruned = tuple(submit(_pruned_log, assets, id) for id in record.pruned_logs)
-    return _Pending(record, pruned, submit(_own_log, assets, record))
+    return _Pending(record, pruned, submit(own_log, assets, record))
 
 
 def _finish(pending: _Pending) -> CommitLogs:
@@ -104,7 +104,8 @@ def _pruned_log(assets: Assets, id: SnapshotId) -> TransactionLog | None:
         return None
 
 
-def _own_log(assets: Assets, record: SnapshotRecord) -> TransactionLog:
+def own_log(assets: Assets, record: SnapshotRecord) -> TransactionLog:
+    """What a commit changed; where its log is gone, the error says so of the commit."""
     try:
         return assets.transaction_log(record.id)
     except ObjectNotFoundError as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from icechunk_stream.assets import manifest_key, snapshot_key, transaction_log_key
 from icechunk_stream.building import Shelf, build_tree
 from icechunk_stream.changes.logs import log_of, merged_logs
+from icechunk_stream.commit_logs import own_log
 from icechunk_stream.effects import now_micros, random_bytes, random_fraction, sleep
 from icechunk_stream.errors import (
     CommitStateUnknownError,
@@ -100,7 +101,7 @@ class Committer:
                 yet. Calling again finds out, and never commits twice.
         """
         assert base.snapshot.id == tip.id
-        settled = self._settle(tip) if self.attempts else None
+        settled = self._settle(tip, message.move) if self.attempts else None
         if settled is not None:
             return settled
         draft = self._draft(tip, base, changes, message)
@@ -121,13 +122,21 @@ class Committer:
 
     def has_landed(self, newest: Tip, tip: Tip) -> bool:
         """Whether the history at the newest tip has an attempt that was put on ``tip``."""
-        return self._landed(newest, tip) is not None
+        return isinstance(self._decided(newest, tip, Commit), Landed)
 
-    def _settle(self, tip: Tip) -> Landed | Overtaken | None:
+    def _settle(self, tip: Tip, move: type[Move]) -> Landed | Overtaken | None:
         """After an attempt of unknown outcome: what became of it, or None if nothing yet."""
-        newest = self._newest(tip.branch)
-        moved = newest is None or newest.id != tip.id
-        return self._landed(newest, tip) or (Overtaken(newest) if moved else None)
+        return self._decided(self._newest(tip.branch), tip, move)
+
+    def _decided(self, newest: Tip | None, tip: Tip, move: type[Move]) -> Landed | Overtaken | None:
+        landed = self._landed(newest, tip)
+        if landed is not None:
+            return landed
+        overtaken = _overtaken(newest, tip, move)
+        if overtaken is not None and newest is not None:
+            # The version that the attempts were to replace is gone: they cannot land any more.
+            self.attempts.clear()
+        return overtaken
 
     def _draft(self, tip: Tip, base: SnapshotReader, changes: ChangeSet, message: Message) -> Draft:
         tree = build_tree(base, changes, self.encoding, self.shelf)
@@ -135,8 +144,9 @@ class Committer:
         log = log_of(changes, id)
         parent: SnapshotId | None = base.snapshot.id
         if message.move is Amend:
-            parent = history_of(self.assets, tip).record(tip.id).parent_id
-            log = merged_logs(self.assets.transaction_log(tip.id), log, id)
+            amended = history_of(self.assets, tip).record(tip.id)
+            parent = amended.parent_id
+            log = merged_logs(own_log(self.assets, amended), log, id)
         record = SnapshotRecord(
             id=id,
             parent_id=parent,
@@ -196,7 +206,7 @@ class Committer:
             elif not doubts:
                 self.attempts.discard(move.record.id)
             newest = self._newest_after(tip.branch, doubts)
-            decided = self._landed(newest, tip) or _overtaken(newest, tip, move)
+            decided = self._decided(newest, tip, type(move))
             if decided is not None:
                 return decided
             self._check_doubts(outcome, doubts, move.record.id)
@@ -281,10 +291,10 @@ def moment_after(parent: int) -> int:
     return max(now, parent + 1)
 
 
-def _overtaken(newest: Tip | None, tip: Tip, move: Move) -> Overtaken | None:
+def _overtaken(newest: Tip | None, tip: Tip, move: type[Move]) -> Overtaken | None:
     if newest is None:
         return Overtaken(None)
-    return Overtaken(newest) if newest.id != tip.id and not isinstance(move, Detach) else None
+    return Overtaken(newest) if newest.id != tip.id and move is not Detach else None
 
 
 def _unknown(branch: str, error: StorageError) -> CommitStateUnknownError:

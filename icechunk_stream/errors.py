@@ -153,7 +153,7 @@ class ConflictError(IcechunkError):
 class RebaseFailedError(ConflictError):
     """The rebase met conflicts that its solver does not resolve.
 
-    The session now stands on ``snapshot``, the last one that its changes fit.
+    ``snapshot`` is the commit that the changes do not go with; the session stands before it.
     """
 
     default_kind = ErrorKind.REBASE_FAILED
@@ -162,7 +162,7 @@ class RebaseFailedError(ConflictError):
         found = "; ".join(str(conflict) for conflict in conflicts[:_SHOWN])
         more = f"; and {len(conflicts) - _SHOWN} more" if len(conflicts) > _SHOWN else ""
         message = (
-            f"rebased up to {snapshot}, then met {len(conflicts)} conflicts: {found}{more}."
+            f"the rebase met {len(conflicts)} conflicts with snapshot {snapshot}: {found}{more}."
             " Choose a solver that resolves them, or make the change again from the tip"
         )
         super().__init__(snapshot, None, message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from icechunk_stream.assets import CONFIG_KEY, REPO_KEY
@@ -35,7 +36,7 @@ class Found:
 def find_repository(storage: Storage) -> Found | None:
     """Look for both layouts at once; a ``repo`` object decides, whatever else is there."""
     keys = (REPO_KEY, MAIN_REF_KEY, CONFIG_KEY)
-    repo, main, config = storage.executor.map(storage.read, keys)
+    repo, main, config = storage.together([partial(storage.read, key) for key in keys])
     if isinstance(repo, Fetched):
         stored = decode_repo_info(repo.data, REPO_KEY).config
         decoded = None if stored is None else decode_config_flexbuffer(stored, REPO_KEY)

@@ -69,12 +69,14 @@ class OverlayReader(SnapshotReader):
         return self._nodes
 
     def payload(self, node: ArrayNode, index: Sequence[int]) -> ChunkPayload | None:
+        if not _in_grid(node, index):
+            return None
         changes = self._changes.chunks.get(node.id)
         if changes is not None:
             changed = changes.get(index)
             if changed is not Unchanged.UNCHANGED:
                 return changed
-        return self._base.payload(self._stored(node), index) if _in_grid(node, index) else None
+        return self._base.payload(self._stored(node), index)
 
     def payload_is_near(self, node: ArrayNode, index: Sequence[int]) -> bool:
         changes = self._changes.chunks.get(node.id)
@@ -90,7 +92,9 @@ class OverlayReader(SnapshotReader):
             yield _without(self._base.columns(stored, number), run, node)
         if run is not None and len(run):
             table = run.table
-            yield TableView(chosen_rows(table, table.kinds != DELETED))
+            # An array that shrank keeps what was written before: it may grow again.
+            kept = (table.kinds != DELETED) & _inside(table.indices, node)
+            yield TableView(chosen_rows(table, kept))
 
     def _stored(self, node: ArrayNode) -> ArrayNode:
         """The array with the manifests and the grid that the snapshot gives it."""
@@ -105,10 +109,15 @@ def _without(columns: RefColumns, run: Run | None, node: ArrayNode) -> RefView:
     if fits and run is None:
         return columns
     indices = columns.indices()
-    kept: npt.NDArray[np.bool_] = (indices < np.array(node.grid, np.uint64)).all(axis=1)
+    kept = _inside(indices, node)
     if run is not None:
         kept &= ~run.holds(indices)
     return columns if kept.all() else TableView(RefTable.of(columns, np.flatnonzero(kept)))
+
+
+def _inside(indices: npt.NDArray[np.uint32], node: ArrayNode) -> npt.NDArray[np.bool_]:
+    inside: npt.NDArray[np.bool_] = (indices < np.array(node.grid, np.uint64)).all(axis=1)
+    return inside
 
 
 def _in_grid(node: ArrayNode, index: Sequence[int]) -> bool:

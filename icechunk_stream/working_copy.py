@@ -87,7 +87,8 @@ class WorkingCopy:
         self.tip = tip
         self.changes = ChangeSet()
         self.base = read(tip.id)
-        self._stand_on(tip, self.changes)
+        self.reader = OverlayReader(self.base, self.changes)
+        self.edits = Edits(self.reader, self.changes, rules.edits)
 
     @property
     def branch(self) -> str:
@@ -160,7 +161,19 @@ class WorkingCopy:
             if newest.id != self.tip.id:
                 return Overtaken(newest)
             self.tip, self._is_behind = newest, False
-        return self._committer.commit(self.tip, self.base, self.changes, message)
+        return self._with_closed_edits(message)
+
+    def _with_closed_edits(self, message: Message) -> Landed | Overtaken:
+        """Refuse what other threads write meanwhile, and for good once the commit is made."""
+        self.edits.close()
+        is_made = False
+        try:
+            outcome = self._committer.commit(self.tip, self.base, self.changes, message)
+            is_made = isinstance(outcome, Landed)
+        finally:
+            if not is_made:
+                self.edits.reopen()
+        return outcome
 
     def _catch_up(self, newest: Tip, solver: ConflictSolver, attempt: int) -> None:
         """Rebase at once; after more than one lost race, some time later."""
@@ -202,4 +215,7 @@ class WorkingCopy:
 
 
 def _counted(metadata: Mapping[str, Any], attempts: int) -> dict[str, Any]:
-    return {**metadata, LIBRARY_KEY: {"rebase_attempts": attempts}}
+    """The library's own items stay, as they do in the reference."""
+    own = metadata.get(LIBRARY_KEY)
+    kept = own if isinstance(own, dict) else {}
+    return {**metadata, LIBRARY_KEY: {**kept, "rebase_attempts": attempts}}

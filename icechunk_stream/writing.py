@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from icechunk_stream.assets import chunk_key
 from icechunk_stream.effects import random_bytes
-from icechunk_stream.errors import AlreadyExistsError, ErrorKind, InvalidInputError
+from icechunk_stream.errors import AlreadyExistsError, ErrorKind, InvalidInputError, ReadOnlyError
 from icechunk_stream.format.chunk_refs import InlineChunk, NativeChunk, RefKind
 from icechunk_stream.format.documents import make_node
 from icechunk_stream.format.ids import NODE_ID_SIZE, OBJECT_ID_SIZE, ChunkId, NodeId
@@ -18,7 +19,7 @@ from icechunk_stream.format.nodes import ArrayNode, GroupNode
 from icechunk_stream.format.ref_rows import deletions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -50,19 +51,30 @@ class Edits:
         self._reader = reader
         self._changes = changes
         self._rules = rules
+        self._is_closed = False
         self._lock = threading.RLock()
+
+    def close(self) -> None:
+        """Refuse all further writes, also those that are on their way: a commit has begun."""
+        with self._lock:
+            self._is_closed = True
+
+    def reopen(self) -> None:
+        """Take writes again, after a commit that failed."""
+        with self._lock:
+            self._is_closed = False
 
     # -- nodes -----------------------------------------------------------------------------------
 
     def set_document(self, path: str, data: bytes) -> None:
         """Create the node that a zarr.json describes, or give the one that is there this one."""
-        with self._lock:
+        with self._recording() as changes:
             node = self._reader.node(path)
             if node is None:
                 id = NodeId(random_bytes(NODE_ID_SIZE))
-                self._changes.create(make_node(id, path, data, self._rules.spec_version))
+                changes.create(make_node(id, path, data, self._rules.spec_version))
             elif node.user_data != data:
-                self._changes.update(_updated(node, data, self._rules.spec_version))
+                changes.update(_updated(node, data, self._rules.spec_version))
 
     def set_document_if_absent(self, path: str, data: bytes) -> None:
         with self._lock:
@@ -71,19 +83,19 @@ class Edits:
 
     def delete_node(self, path: str) -> None:
         """Delete an array, or a group with all below it; where neither is, nothing happens."""
-        with self._lock:
+        with self._recording() as changes:
             match self._reader.node(path):
                 case ArrayNode() as array:
-                    self._changes.delete([array])
+                    changes.delete([array])
                 case GroupNode():
-                    self._changes.delete(list(self._reader.nodes.below(path)))
+                    changes.delete(list(self._reader.nodes.below(path)))
                 case None:
                     pass
 
     def clear(self) -> None:
         """Delete all groups and arrays."""
-        with self._lock:
-            self._changes.delete(list(self._reader.nodes))
+        with self._recording() as changes:
+            changes.delete(list(self._reader.nodes))
 
     # -- chunks ----------------------------------------------------------------------------------
 
@@ -112,25 +124,25 @@ class Edits:
 
     def set_virtuals(self, path: str, table: RefTable) -> None:
         """Refer to many ranges of objects outside of the repository; all or none is recorded."""
-        with self._lock:
+        with self._recording() as changes:
             node = self._reader.array(path)
             _check_table(node, table)
-            self._changes.set_chunks(node, table)
+            changes.set_chunks(node, table)
 
     def delete_chunk(self, path: str, index: Sequence[int]) -> None:
         """Delete a chunk, written or not; outside of an array's grid nothing happens."""
-        with self._lock:
+        with self._recording() as changes:
             node = self._reader.node(path)
             if isinstance(node, ArrayNode) and _in_grid(node, index):
-                self._changes.set_chunk(node, index, None)
+                changes.set_chunk(node, index, None)
 
     def delete_chunks(self, path: str, indices: Indices) -> None:
         """Delete many chunks; those outside of an array's grid are passed over."""
-        with self._lock:
+        with self._recording() as changes:
             node = self._reader.node(path)
             if isinstance(node, ArrayNode) and indices.shape[1] == len(node.shape):
                 inside = _rows_in_grid(node, indices)
-                self._changes.set_chunks(node, deletions(indices[inside]))
+                changes.set_chunks(node, deletions(indices[inside]))
 
     def delete_chunks_below(self, path: str, leading: Sequence[int]) -> None:
         """Delete the chunks whose indices begin so."""
@@ -157,10 +169,21 @@ class Edits:
 
     def _record(self, path: str, index: Sequence[int], payload: ChunkPayload) -> None:
         """The array may have gone or shrunk while the chunk was stored."""
-        with self._lock:
+        with self._recording() as changes:
             node = self._reader.array(path)
             _check_index(node, index)
-            self._changes.set_chunk(node, index, payload)
+            changes.set_chunk(node, index, payload)
+
+    @contextmanager
+    def _recording(self) -> Iterator[ChangeSet]:
+        with self._lock:
+            if self._is_closed:
+                message = (
+                    "the session began to commit while this was written, and does not hold it:"
+                    " write before commit(), or to a new Repository.writable_session(branch)"
+                )
+                raise ReadOnlyError(message, ErrorKind.READ_ONLY_SESSION)
+            yield self._changes
 
     def _is_absent(self, path: str, index: Sequence[int]) -> bool:
         return self._reader.payload(self._reader.array(path), index) is None
@@ -217,7 +240,7 @@ def _rows_in_grid(node: ArrayNode, indices: Indices) -> npt.NDArray[np.bool_]:
     """Axis by axis: an array of numpy's for each row costs more than the comparison."""
     inside = np.ones(len(indices), np.bool_)
     for axis, count in enumerate(node.grid):
-        inside &= indices[:, axis] < np.uint64(count)
+        inside &= indices[:, axis] < np.uint32(count)
     return inside
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import zstandard
 
+from icechunk_stream.config.redact import redact_url
 from icechunk_stream.format.ids import ChunkId
 from icechunk_stream.format.texts import byte_column, text_column
 
@@ -67,7 +68,7 @@ class LastModified:
 Checksum = ETag | LastModified
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class VirtualChunk:
     """The chunk is a range of an object outside of the repository."""
 
@@ -75,6 +76,11 @@ class VirtualChunk:
     offset: int
     length: int
     checksum: Checksum | None = None
+
+    def __repr__(self) -> str:
+        """The location without what a signed URL would give away."""
+        where = f"{redact_url(self.location)!r}, {self.offset}, {self.length}"
+        return f"VirtualChunk({where}, {self.checksum})"
 
 
 ChunkPayload = InlineChunk | NativeChunk | VirtualChunk

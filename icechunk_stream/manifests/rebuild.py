@@ -47,11 +47,19 @@ class Grid:
         return cls(lengths, sizes, KeySpace.within((-(-lengths // sizes)).tolist()))
 
     def inside(self, indices: npt.NDArray[np.integer]) -> Mask:
-        inside: Mask = (indices < self.chunks).all(axis=1)
+        inside = np.ones(len(indices), np.bool_)
+        for axis, count in enumerate(self.chunks):
+            inside &= indices[:, axis] < np.uint64(count)
         return inside
+
+    @property
+    def is_one_cell(self) -> bool:
+        return all(count <= 1 for count in self.space.bounds)
 
     def cells(self, indices: npt.NDArray[np.integer]) -> Keys:
         """The cell of each index, in an order that goes row by row."""
+        if self.is_one_cell:
+            return np.zeros(len(indices), np.int64)
         return self.space.pack((indices // self.sizes).astype(np.uint32))
 
 
@@ -103,7 +111,11 @@ def pieces(plan: Plan, loaded: Mapping[int, RefColumns], run: Run | None) -> lis
     if run is not None:
         tables[_CHANGED] = _present(run, plan.grid)
     filled = {number: table for number, table in tables.items() if len(table)}
-    return _parted(plan, filled) if filled else []
+    if not filled:
+        return []
+    if plan.grid.is_one_cell and len(plan.dirty):
+        return [Piece(0, joined(list(filled.values())), tuple(sorted(filled)))]
+    return _parted(plan, filled)
 
 
 def extents_of(table: RefTable) -> npt.NDArray[np.uint32]:
@@ -116,7 +128,10 @@ def _changed_cells(run: Run | None, grid: Grid) -> Keys:
     if run is None:
         return grid.cells(np.zeros((0, len(grid.chunks)), np.uint32))
     indices = run.table.indices
-    return np.unique(grid.cells(indices[grid.inside(indices)]))
+    inside = grid.inside(indices)
+    if grid.is_one_cell:
+        return np.zeros(int(inside.any()), np.int64)
+    return np.unique(grid.cells(indices[inside]))
 
 
 def _remaining(columns: RefColumns, run: Run | None, grid: Grid) -> RefTable:
@@ -135,7 +150,7 @@ def _present(run: Run, grid: Grid) -> RefTable:
 
 
 def _parted(plan: Plan, tables: Mapping[int, RefTable]) -> list[Piece]:
-    """Rows in the order of cell, group and index, and cut where cell or group change.
+    """Rows by cell and group; encoding them brings their indices into order.
 
     A cell without changes has a group for each manifest, so that those which it keeps stay apart.
     """
@@ -143,7 +158,7 @@ def _parted(plan: Plan, tables: Mapping[int, RefTable]) -> list[Piece]:
     cells = plan.grid.cells(table.indices)
     sources = np.repeat(list(tables), [len(each) for each in tables.values()])
     groups = np.where(np.isin(cells, plan.dirty), _CHANGED, sources)
-    order = _order(table, cells, groups)
+    order = _order(cells, groups)
     cells, groups, sources = cells[order], groups[order], sources[order]
     table = chosen_rows(table, order)
     cuts = (cells[1:] != cells[:-1]) | (groups[1:] != groups[:-1])
@@ -158,10 +173,6 @@ def _parted(plan: Plan, tables: Mapping[int, RefTable]) -> list[Piece]:
     ]
 
 
-def _order(table: RefTable, cells: Keys, groups: npt.NDArray[np.intp]) -> Numbers:
-    bounds = [int(top) + 1 for top in table.indices.max(axis=0)]
-    order = np.argsort(KeySpace.within(bounds).pack(table.indices), kind="stable")
-    for key in (groups, cells):
-        if (key[1:] != key[:-1]).any():
-            order = order[np.argsort(key[order], kind="stable")]
-    return order
+def _order(cells: Keys, groups: npt.NDArray[np.intp]) -> Numbers:
+    order = np.argsort(groups, kind="stable")
+    return order[np.argsort(cells[order], kind="stable")]

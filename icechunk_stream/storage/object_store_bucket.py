@@ -1,4 +1,4 @@
-"""Reads and writes of one container or bucket, tried again while that may help."""
+"""A container or bucket that is reached through obstore."""
 
 from __future__ import annotations
 
@@ -8,31 +8,19 @@ from typing import TYPE_CHECKING
 
 from icechunk_stream.effects import random_uuid
 from icechunk_stream.errors import ErrorKind, ObjectNotFoundError, StorageError
+from icechunk_stream.storage.bucket import Bucket
 from icechunk_stream.storage.conditional import Seen, SingleWrite, write_once
 from icechunk_stream.storage.failures import Failure, Trouble
-from icechunk_stream.storage.s3_values import Got
 from icechunk_stream.storage.traits import traits_of
-from icechunk_stream.storage.values import (
-    Fetched,
-    Last,
-    LostRace,
-    Missing,
-    NotModified,
-    Span,
-    Version,
-    Written,
-    beyond_the_end,
-)
+from icechunk_stream.storage.values import LostRace, Missing, Version, Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from concurrent.futures import ThreadPoolExecutor
 
     from icechunk_stream.storage.obstore_requests import ObstoreRequests
     from icechunk_stream.storage.obstore_stores import Dialect
-    from icechunk_stream.storage.retry import Retry
-    from icechunk_stream.storage.s3_settings import Usage
-    from icechunk_stream.storage.s3_values import Entry, Head, Place
+    from icechunk_stream.storage.s3_values import Entry, Got, Head, Place
+    from icechunk_stream.storage.traits import Traits
     from icechunk_stream.storage.values import ByteRange, BytesLike
 
 _ADVICE = {
@@ -49,75 +37,15 @@ _ADVICE = {
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectStoreBucket:
-    """``pieces`` fetches parts of large objects; ``where`` describes the storage in errors."""
+class ObjectStoreBucket(Bucket):
+    """All requests are obstore's."""
 
     requests: ObstoreRequests
     dialect: Dialect
-    usage: Usage
-    retry: Retry
-    pieces: ThreadPoolExecutor
-    where: str
 
-    def get(self, place: Place, byte_range: ByteRange | None) -> BytesLike:
-        match byte_range:
-            case Span(start, end) if end - start > self.usage.piece_size:
-                return self._get_in_pieces(place, byte_range)
-            case _:
-                return self._get(place, byte_range).data
-
-    def read(self, place: Place, unless: Version | None) -> Fetched | NotModified | Missing:
-        got = self.retry.call(lambda _: self.requests.get(place.name, unless=unless))
-        match got:
-            case Failure(Trouble.MISSING):
-                return Missing()
-            case Failure(Trouble.NOT_MODIFIED) if unless is not None:
-                return NotModified()
-            case Failure():
-                raise self._error(got, "read", place.key)
-            case Got(data, version):
-                return NotModified() if version == unless else Fetched(bytes(data), version)
-
-    def stat(self, place: Place) -> Head | None:
-        head = self._head(place.name)
-        if isinstance(head, Failure):
-            raise self._error(head, "look up", place.key)
-        return None if isinstance(head, Missing) else head
-
-    def put(self, place: Place, data: BytesLike) -> None:
-        traits, body = traits_of(place.key, data), _flat(data)
-        done = self.retry.call(lambda _: self.requests.put(place.name, body, traits))
-        if isinstance(done, Failure):
-            raise self._error(done, "write", place.key)
-
-    def put_if(self, place: Place, data: BytesLike, expected: Version | None) -> Written | LostRace:
-        body, write_id = bytes(data), random_uuid()
-        traits = traits_of(place.key, body)
-        send = partial(self.requests.put_if, place.name, body, traits, expected, write_id)
-        look = partial(self._look, place.name)
-        outcome = write_once(SingleWrite(place.key, expected, write_id, send, look), self.retry)
-        if isinstance(outcome, Failure):
-            raise self._error(outcome, "write", place.key)
-        return outcome
-
-    def copy_if(self, source: Place, target: Place, expected: Version) -> Written | LostRace:
-        """Copy through this process: stores tell no version of what they copy themselves."""
-        got = self.retry.call(lambda _: self.requests.get(source.name, expected=expected))
-        if isinstance(got, Failure):
-            if got.trouble in {Trouble.MISSING, Trouble.CONFLICT}:
-                return LostRace()
-            raise self._error(got, "copy", source.key)
-        if got.version != expected:
-            return LostRace()
-        traits = traits_of(source.key, got.data)
-        done = self.retry.call(lambda _: self.requests.put(target.name, got.data, traits))
-        if isinstance(done, Failure):
-            raise self._error(done, f"copy {source.key!r} to", target.key)
-        return Written(done)
-
-    def list(self, folder: str) -> Iterator[Entry]:
-        """Entries in the order of the store."""
-        for entry in self.requests.list(folder):
+    def list(self, prefix: str) -> Iterator[Entry]:
+        """Entries below a folder, in the order of the store."""
+        for entry in self.requests.list(prefix):
             if isinstance(entry, Failure):
                 raise self._error(entry, "list", "")
             yield entry
@@ -137,42 +65,47 @@ class ObjectStoreBucket:
         half = len(names) // 2
         return self.delete(names[:half]) | self.delete(names[half:])
 
-    def _get(self, place: Place, byte_range: ByteRange | None) -> Got:
-        got = self.retry.call(lambda _: self.requests.get(place.name, byte_range))
-        if not isinstance(got, Failure):
-            return got
-        if got.trouble is Trouble.OUT_OF_RANGE and byte_range is not None:
-            return self._past_the_end(place, byte_range)
-        raise self._error(got, "read", place.key)
+    def _try_get(self, name: str, byte_range: ByteRange | None, tries: int) -> Got | Failure:  # noqa: ARG002 - all tries are alike
+        return self.requests.get(name, byte_range)
 
-    def _past_the_end(self, place: Place, byte_range: ByteRange) -> Got:
-        head = self.stat(place)
-        if head is None:
-            raise self._error(Failure(Trouble.MISSING), "read", place.key)
-        if isinstance(byte_range, Last) and head.size == 0:
-            return Got(b"", head.version, 0)
-        raise beyond_the_end(byte_range, head.size, place.key)
+    def _try_read(self, name: str, unless: Version | None) -> Got | Failure:
+        return self.requests.get(name, unless=unless)
 
-    def _get_in_pieces(self, place: Place, span: Span) -> bytes:
-        """The first piece tells how long the object is; the others follow in parallel."""
-        size = self.usage.piece_size
-        first = self._get(place, Span(span.start, span.start + size))
-        start, end = span.start + len(first.data), min(span.end, first.size)
-        step = max(size, -(-(end - start) // self.usage.parallel_pieces))
-        spans = [Span(at, min(at + step, end)) for at in range(start, end, step)]
-        rest = self.pieces.map(lambda piece: self._get(place, piece).data, spans)
-        return b"".join([first.data, *rest])
+    def _try_head(self, name: str) -> Head | Failure:
+        return self.requests.head(name)
+
+    def _try_put(self, name: str, data: BytesLike, traits: Traits, tries: int) -> Version | Failure:  # noqa: ARG002
+        return self.requests.put(name, data, traits)
+
+    def _put_if(
+        self, place: Place, data: BytesLike, expected: Version | None
+    ) -> Written | LostRace | Failure:
+        body, write_id = bytes(data), random_uuid()
+        traits = traits_of(place.key, body)
+        send = partial(self.requests.put_if, place.name, body, traits, expected, write_id)
+        look = partial(self._look, place.name)
+        return write_once(SingleWrite(place.key, expected, write_id, send, look), self.retry)
+
+    def _copy_if(
+        self, source: Place, target: Place, expected: Version
+    ) -> Written | LostRace | Failure:
+        """Copy through this process: stores tell no version of what they copy themselves."""
+        got = self.retry.call(lambda _: self.requests.get(source.name, expected=expected))
+        if isinstance(got, Failure):
+            if got.trouble in {Trouble.MISSING, Trouble.CONFLICT}:
+                return LostRace()
+            raise self._error(got, "copy", source.key)
+        if got.version != expected:
+            return LostRace()
+        traits = traits_of(source.key, got.data)
+        done = self.retry.call(lambda _: self.requests.put(target.name, got.data, traits))
+        return done if isinstance(done, Failure) else Written(done)
 
     def _look(self, name: str) -> Seen | Missing | Failure:
-        head = self._head(name)
-        if isinstance(head, Missing | Failure):
+        head = self._look_up(name)
+        if isinstance(head, Failure):
             return head
-        return Seen(head.version, head.write_id)
-
-    def _head(self, name: str) -> Head | Missing | Failure:
-        head = self.retry.call(lambda _: self.requests.head(name))
-        missing = isinstance(head, Failure) and head.trouble is Trouble.MISSING
-        return Missing() if missing else head
+        return Missing() if head is None else Seen(head.version, head.write_id)
 
     def _error(self, failure: Failure, verb: str, key: str) -> StorageError:
         """The error of a request that failed for good."""
@@ -184,10 +117,3 @@ class ObjectStoreBucket:
         if failure.trouble is Trouble.NO_CREDENTIALS:
             kind = ErrorKind.INVALID_CREDENTIALS
         return StorageError(f"could not {verb} {named}: {failure}: {advice}", kind, key=key)
-
-
-def _flat(data: BytesLike) -> BytesLike:
-    """Bytes whose length is the length of the object."""
-    if isinstance(data, memoryview):
-        return data.cast("B") if data.c_contiguous else data.tobytes()
-    return data

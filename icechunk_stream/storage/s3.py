@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from icechunk_stream.config import StorageSettings
 from icechunk_stream.config.repository import overlay
 from icechunk_stream.credentials import S3FromEnv
 from icechunk_stream.effects import random_uuid
-from icechunk_stream.errors import ErrorKind, InvalidInputError, ReadOnlyError, StorageError
-from icechunk_stream.storage.base import Storage
+from icechunk_stream.errors import ErrorKind, InvalidInputError, StorageError
+from icechunk_stream.storage.bucket_storage import BucketStorage
 from icechunk_stream.storage.optional import load
-from icechunk_stream.storage.per_process import LazyPerProcess, PerProcess
-from icechunk_stream.storage.retry import Retry, Waiting
+from icechunk_stream.storage.per_process import LazyPerProcess
+from icechunk_stream.storage.retry import Retry
 from icechunk_stream.storage.s3_credentials import S3Withheld, without_secrets
 from icechunk_stream.storage.s3_names import find_names, normal_prefix
-from icechunk_stream.storage.s3_settings import S3Access, Usage
-from icechunk_stream.storage.s3_values import Place
-from icechunk_stream.storage.values import DeleteFailure, ObjectInfo
+from icechunk_stream.storage.s3_settings import S3Access
+from icechunk_stream.storage.values import ObjectInfo
 
 if TYPE_CHECKING:
-    import builtins
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
+    from icechunk_stream.config import StorageSettings
+    from icechunk_stream.storage.retry import Waiting
     from icechunk_stream.storage.s3_bucket import S3Bucket
     from icechunk_stream.storage.s3_credentials import S3Secret
     from icechunk_stream.storage.s3_names import Names
-    from icechunk_stream.storage.values import (
-        ByteRange,
-        BytesLike,
-        Fetched,
-        LostRace,
-        Missing,
-        NotModified,
-        Version,
-        Written,
-    )
 
 _CLIENTS = "icechunk_stream.storage.s3_clients"
 _DELETED_AT_ONCE = 1000
@@ -54,7 +41,7 @@ class _Tag:
     origin: str
 
 
-class S3Storage(Storage):
+class S3Storage(BucketStorage):
     """Objects below a prefix of a bucket; races are decided by If-Match and If-None-Match.
 
     A version is an ETag, which most stores make from the bytes: writing the same bytes again
@@ -79,17 +66,11 @@ class S3Storage(Storage):
         waiting: Waiting | None = None,
     ) -> None:
         self._access = access or S3Access()
-        super().__init__(self._access.concurrency)
+        super().__init__(self._access, settings, waiting)
         self._bucket = bucket
         self._prefix = prefix or ""
         self._secret: S3Secret = credentials or S3FromEnv()
-        self._settings = overlay(StorageSettings(), settings or StorageSettings(), deep=True)
-        self._waiting = waiting or Waiting()
         self._tag = _Tag(pickles_secrets=False, origin=random_uuid())
-        self._usage = Usage.of(self._access, self._settings)
-        pieces = self._usage.parallel_pieces
-        self._pieces = PerProcess(partial(ThreadPoolExecutor, pieces, "icechunk-pieces"))
-        self._opened = LazyPerProcess(self._open)
         self._found_names = LazyPerProcess(self._find_names)
         self._check()
 
@@ -110,22 +91,11 @@ class S3Storage(Storage):
     def access(self) -> S3Access:
         return self._access
 
-    @property
-    def settings(self) -> StorageSettings:
-        """A copy of the settings that were given."""
-        return overlay(StorageSettings(), self._settings, deep=True)
-
     def __repr__(self) -> str:
         shown = [repr(self._bucket), f"prefix={self.prefix!r}"]
         if self._access.endpoint_url is not None:
             shown.append(f"endpoint_url={self._access.endpoint_url!r}")
         return f"S3Storage({', '.join(shown)})"
-
-    def __eq__(self, other: object) -> bool:
-        return self._identity == other._identity if isinstance(other, S3Storage) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._identity)
 
     def __reduce__(self) -> tuple[object, ...]:
         bucket, prefix, access, secret, settings, waiting = self._state
@@ -191,40 +161,16 @@ class S3Storage(Storage):
     def _names(self) -> Names:
         return self._found_names.value
 
-    def _place(self, key: str) -> Place:
-        return Place(key, self._names.name(key))
+    def _name(self, key: str) -> str:
+        return self._names.name(key)
 
-    def _place_to_write(self, key: str) -> Place:
-        self._check_writable()
-        return self._place(key)
+    @property
+    def _why_read_only(self) -> str | None:
+        return "open it without that option to write" if self._access.read_only else None
 
-    def _check_writable(self) -> None:
-        if self._access.read_only:
-            message = f"{self!r} is read-only: open it without that option to write"
-            raise ReadOnlyError(message, ErrorKind.READ_ONLY_STORAGE)
-
-    def _get(self, key: str, byte_range: ByteRange | None) -> bytes:
-        return bytes(self._get_buffer(key, byte_range))
-
-    def _get_buffer(self, key: str, byte_range: ByteRange | None) -> BytesLike:
-        return self._opened.value.get(self._place(key), byte_range)
-
-    def _read(self, key: str, unless: Version | None) -> Fetched | NotModified | Missing:
-        return self._opened.value.read(self._place(key), unless)
-
-    def _stat(self, key: str) -> ObjectInfo | None:
-        head = self._opened.value.stat(self._place(key))
-        return None if head is None else ObjectInfo(key, head.size, head.modified_at)
-
-    def _put(self, key: str, data: BytesLike) -> None:
-        self._opened.value.put(self._place_to_write(key), data)
-
-    def _put_if(self, key: str, data: BytesLike, expected: Version | None) -> Written | LostRace:
-        return self._opened.value.put_if(self._place_to_write(key), data, expected)
-
-    def _copy_if(self, source: str, target: str, expected: Version) -> Written | LostRace:
-        place = self._place_to_write(target)
-        return self._opened.value.copy_if(self._place(source), place, expected)
+    @property
+    def _deleted_at_once(self) -> int:
+        return _DELETED_AT_ONCE
 
     def _list(self, prefix: str) -> Iterator[ObjectInfo]:
         if "\0" in prefix:
@@ -239,18 +185,6 @@ class S3Storage(Storage):
                 raise self._out_of_order()
             before = now
             yield ObjectInfo(key, entry.size, entry.modified_at)
-
-    def _delete_many(self, keys: Sequence[str]) -> builtins.list[DeleteFailure]:
-        self._check_writable()
-        unique = list(dict.fromkeys(keys))
-        starts = range(0, len(unique), _DELETED_AT_ONCE)
-        batches = [unique[start : start + _DELETED_AT_ONCE] for start in starts]
-        return [failure for some in self._spread(self._delete_batch, batches) for failure in some]
-
-    def _delete_batch(self, keys: Sequence[str]) -> builtins.list[DeleteFailure]:
-        failed = self._opened.value.delete([self._names.name(key) for key in keys])
-        named = ((key, failed.get(self._names.name(key))) for key in keys)
-        return [DeleteFailure(key, str(failure)) for key, failure in named if failure is not None]
 
     def _out_of_order(self) -> StorageError:
         message = (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,9 +9,9 @@ from botocore.exceptions import BotoCoreError
 
 from icechunk_stream.config import ChecksumAlgorithm
 from icechunk_stream.errors import StorageError
+from icechunk_stream.storage.client_cache import ClientCache
 from icechunk_stream.storage.failures import Failure, Trouble
 from icechunk_stream.storage.optional import is_installed
-from icechunk_stream.storage.per_process import PerProcess
 from icechunk_stream.storage.s3_bucket import S3Bucket
 from icechunk_stream.storage.s3_errors import failure_of
 from icechunk_stream.storage.s3_explain import explain
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from icechunk_stream.storage.traits import Traits
     from icechunk_stream.storage.values import ByteRange, BytesLike, Version
 
-_MOST_CLIENTS = 64
 _LARGE = 2**20
 _REFUSALS = frozenset({400, 501})
 
@@ -130,33 +127,9 @@ def _open_obstore(session: S3Session, spec: ClientSpec) -> S3Obstore | None:
         return None
 
 
+_clients = ClientCache(S3Clients)
+
+
 def open_bucket(spec: ClientSpec, retry: Retry, pieces: ThreadPoolExecutor, where: str) -> S3Bucket:
     """The bucket as this process reaches it; ``where`` describes its storage in errors."""
-    return S3Bucket(clients_of(spec), spec.usage, retry, pieces, where)
-
-
-class _Cache:
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.clients: OrderedDict[ClientSpec, S3Clients] = OrderedDict()
-
-    def get(self, spec: ClientSpec) -> S3Clients:
-        with self.lock:
-            clients = self.clients.pop(spec, None) or S3Clients(spec)
-            self.clients[spec] = clients
-            if len(self.clients) > _MOST_CLIENTS:
-                self.clients.popitem(last=False)
-            return clients
-
-
-_cache = PerProcess(_Cache)
-
-
-def clients_of(spec: ClientSpec) -> S3Clients:
-    """The clients of this process; a storage that was copied or unpickled finds those in use."""
-    try:
-        hash(spec)
-    except TypeError:
-        # A credentials function may be an object that cannot be a key.
-        return S3Clients(spec)
-    return _cache.value.get(spec)
+    return S3Bucket(spec.usage, retry, pieces, where, clients=_clients.get(spec))

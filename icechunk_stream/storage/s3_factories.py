@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from icechunk_stream.credentials import s3_credentials
 from icechunk_stream.errors import ErrorKind, InvalidInputError
@@ -22,21 +22,49 @@ _R2 = "https://{account}.r2.cloudflarestorage.com"
 _R2_REGION = "auto"
 
 
+_ACCESS = (
+    "region",
+    "endpoint_url",
+    "allow_http",
+    "force_path_style",
+    "network_stream_timeout_seconds",
+    "requester_pays",
+    "checksum_algorithm",
+    "legacy_rooted_keys",
+)
+_CREDENTIALS = (
+    "access_key_id",
+    "secret_access_key",
+    "session_token",
+    "expires_after",
+    "anonymous",
+    "from_env",
+    "get_credentials",
+    "scatter_initial_credentials",
+)
+
+
 @dataclass(frozen=True, slots=True)
-class _Headers:
-    """Headers of reads, of writes, and of both; those of one role go before those of both."""
+class _Fixed:
+    """What a provider's storages share: options, and headers beneath those of the caller."""
 
-    read: Mapping[str, str] | None
-    write: Mapping[str, str] | None
-    both: Mapping[str, str] | None
+    read: Mapping[str, str] = field(default_factory=dict)
+    write: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
-    def of(self, access: S3Access, *more: Mapping[str, str]) -> S3Access:
-        """The access with these headers, and with ``more`` of reads and of writes beneath them."""
-        read, write = more or ({}, {})
-        both = self.both or {}
-        return access.with_headers(
-            {**read, **both, **(self.read or {})}, {**write, **both, **(self.write or {})}
-        )
+
+def _storage(
+    bucket: str, prefix: str | None, given: Mapping[str, Any], fixed: _Fixed | None = None
+) -> S3Storage:
+    """A storage by the arguments of a function below; headers of one role go before the others."""
+    fixed, both = fixed or _Fixed(), given["headers"] or {}
+    options = {name: given[name] for name in _ACCESS if name in given} | {**fixed.options}
+    access = S3Access(**options).with_headers(
+        {**fixed.read, **both, **(given["read_headers"] or {})},
+        {**fixed.write, **both, **(given["write_headers"] or {})},
+    )
+    credentials = s3_credentials(**{name: given[name] for name in _CREDENTIALS})
+    return S3Storage(bucket, prefix, access, credentials)
 
 
 def s3_storage(  # noqa: PLR0913 - the reference library's signature
@@ -82,35 +110,15 @@ def s3_storage(  # noqa: PLR0913 - the reference library's signature
         force_path_style: The bucket stands in the path of URLs, not in their host.
         network_stream_timeout_seconds: A stalled answer is cut after it; 0 waits for ever.
         requester_pays: For buckets whose readers are billed.
-        checksum_algorithm: What writes are checked with, beside their signature.
+        checksum_algorithm: What writes are checked with, beside their signature. Without one,
+            large objects are sent with a CRC32C, as long as the server takes it.
         legacy_rooted_keys: Whether names begin with a slash, as old releases of the reference
             library wrote them at an empty prefix; None looks which of both is there.
         read_headers: HTTP headers of each read.
         write_headers: HTTP headers of each write.
         headers: HTTP headers of each read and write.
     """
-    access = S3Access(
-        region=region,
-        endpoint_url=endpoint_url,
-        allow_http=allow_http,
-        force_path_style=force_path_style,
-        network_stream_timeout_seconds=network_stream_timeout_seconds,
-        requester_pays=requester_pays,
-        checksum_algorithm=checksum_algorithm,
-        legacy_rooted_keys=legacy_rooted_keys,
-    )
-    credentials = s3_credentials(
-        access_key_id=access_key_id,
-        secret_access_key=secret_access_key,
-        session_token=session_token,
-        expires_after=expires_after,
-        anonymous=anonymous,
-        from_env=from_env,
-        get_credentials=get_credentials,
-        scatter_initial_credentials=scatter_initial_credentials,
-    )
-    added = _Headers(read_headers, write_headers, headers)
-    return S3Storage(bucket, prefix, added.of(access), credentials)
+    return _storage(bucket, prefix, locals())
 
 
 def tigris_storage(  # noqa: PLR0913 - the reference library's signature
@@ -142,35 +150,17 @@ def tigris_storage(  # noqa: PLR0913 - the reference library's signature
     none: it reads from the nearest region, which may lag behind, and refuses to write. All other
     arguments are those of ``s3_storage``.
     """
+    given = locals()
     if region is None and not use_weak_consistency:
         message = (
             "Tigris is consistent within one region only: give the bucket's region,"
             " or use_weak_consistency=True for a storage that reads what may be out of date"
         )
         raise InvalidInputError(message, ErrorKind.STORAGE_CONFIG)
-    access = S3Access(
-        region=region,
-        endpoint_url=endpoint_url or _TIGRIS,
-        allow_http=allow_http,
-        network_stream_timeout_seconds=network_stream_timeout_seconds,
-        checksum_algorithm=checksum_algorithm,
-        legacy_rooted_keys=legacy_rooted_keys,
-        read_only=use_weak_consistency,
-    )
-    credentials = s3_credentials(
-        access_key_id=access_key_id,
-        secret_access_key=secret_access_key,
-        session_token=session_token,
-        expires_after=expires_after,
-        anonymous=anonymous,
-        from_env=from_env,
-        get_credentials=get_credentials,
-        scatter_initial_credentials=scatter_initial_credentials,
-    )
-    added = _Headers(read_headers, write_headers, headers)
     pinned = {} if region is None else _pin(region)
     reads = pinned | {"Cache-Control": "no-cache"} if pinned else pinned
-    return S3Storage(bucket, prefix, added.of(access, reads, pinned), credentials)
+    options = {"endpoint_url": endpoint_url or _TIGRIS, "read_only": use_weak_consistency}
+    return _storage(bucket, prefix, given, _Fixed(reads, pinned, options))
 
 
 def r2_storage(  # noqa: PLR0913 - the reference library's signature
@@ -201,31 +191,17 @@ def r2_storage(  # noqa: PLR0913 - the reference library's signature
     The server is that of ``account_id``, or ``endpoint_url``. Without a bucket, it is the first
     part of the prefix. All other arguments are those of ``s3_storage``.
     """
+    given = locals()
     if not (endpoint_url or account_id):
         message = "R2 needs account_id or endpoint_url: give one of them"
         raise InvalidInputError(message, ErrorKind.STORAGE_CONFIG)
     named, below = _r2_place(bucket, prefix)
-    access = S3Access(
-        region=region or _R2_REGION,
-        endpoint_url=endpoint_url or _R2.format(account=account_id),
-        allow_http=allow_http,
-        force_path_style=True,
-        network_stream_timeout_seconds=network_stream_timeout_seconds,
-        checksum_algorithm=checksum_algorithm,
-        legacy_rooted_keys=legacy_rooted_keys,
-    )
-    credentials = s3_credentials(
-        access_key_id=access_key_id,
-        secret_access_key=secret_access_key,
-        session_token=session_token,
-        expires_after=expires_after,
-        anonymous=anonymous,
-        from_env=from_env,
-        get_credentials=get_credentials,
-        scatter_initial_credentials=scatter_initial_credentials,
-    )
-    added = _Headers(read_headers, write_headers, headers)
-    return S3Storage(named, below, added.of(access), credentials)
+    options = {
+        "region": region or _R2_REGION,
+        "endpoint_url": endpoint_url or _R2.format(account=account_id),
+        "force_path_style": True,
+    }
+    return _storage(named, below, given, _Fixed(options=options))
 
 
 def _pin(region: str) -> dict[str, str]:

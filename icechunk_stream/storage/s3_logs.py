@@ -38,6 +38,8 @@ class _SecretFilter(logging.Filter):
         self.values: set[str] = set()
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(map(_without_bodies, record.args))
         record.msg = self._hide(record.getMessage())
         record.args = None
         return True
@@ -48,6 +50,17 @@ class _SecretFilter(logging.Filter):
         for pattern in _PATTERNS:
             text = pattern.sub(rf"\1{HIDDEN}", text)
         return text
+
+
+def _without_bodies(argument: object) -> object:
+    """Parameters of a request without what it writes: that may be long, and nobody's business."""
+    match argument:
+        case bytes():
+            return f"<{len(argument)} bytes>"
+        case dict():
+            return {key: _without_bodies(value) for key, value in argument.items()}
+        case _:
+            return argument
 
 
 _filter = _SecretFilter()

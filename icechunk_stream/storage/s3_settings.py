@@ -40,13 +40,15 @@ class S3Access:
         force_path_style: The bucket stands in the path of URLs, not in their host.
         network_stream_timeout_seconds: A stalled answer is cut after it; 0 waits for ever.
         requester_pays: For buckets whose readers are billed.
-        checksum_algorithm: What writes are checked with, beside their signature.
+        checksum_algorithm: What writes are checked with, beside their signature. Without one,
+            large objects are sent with a CRC32C, as long as the server takes it.
         read_headers: HTTP headers of each read.
         write_headers: HTTP headers of each write.
         legacy_rooted_keys: Whether names begin with a slash, as the reference library before 2.1
             wrote them at an empty prefix; None looks which of both is there.
         read_only: Writes are refused.
         bulk: What objects are read and written with: ``"auto"`` is obstore where it is installed.
+            Large ones may be botocore's all the same.
         concurrency: Requests of batches that run at once.
     """
 

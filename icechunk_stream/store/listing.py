@@ -158,6 +158,11 @@ def resolved(locations: pa.Array, resolve: Callable[[str], str]) -> npt.NDArray[
     """Absolute locations; each distinct one is resolved once."""
     if not pa.types.is_dictionary(locations.type):
         locations = locations.cast(pa.large_string()).dictionary_encode()
-    absolute = [resolve(location) for location in locations.dictionary.to_pylist()]
-    chosen: npt.NDArray[np.object_] = np.array(absolute, dtype=object)[locations.indices]
+    numbers = locations.indices.to_numpy()
+    # A dictionary may hold what no row has any more.
+    used = np.zeros(len(locations.dictionary), np.bool_)
+    used[numbers] = True
+    absolute = np.empty(len(used), dtype=object)
+    absolute[used] = [resolve(each) for each in locations.dictionary.filter(used).to_pylist()]
+    chosen: npt.NDArray[np.object_] = absolute[numbers]
     return chosen

@@ -115,6 +115,16 @@ class Script:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
+    def count(self) -> int:
+        """The number of the last call."""
+        return self._count
+
+    @property
+    def running(self) -> int:
+        """Calls that began and have not ended."""
+        return sum(1 if begins else -1 for begins, _ in tuple(self._events))
+
+    @property
     def calls(self) -> list[Call]:
         """Calls so far, in the order in which they came."""
         return [call for begins, call in tuple(self._events) if begins]

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow.compute as pc
 
+from icechunk_stream.config.redact import redact_url as shown
 from icechunk_stream.errors import ErrorKind, InvalidInputError
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Containers:
         container = self._by_name.get(name)
         if container is None:
             message = (
-                f"the virtual chunk {location!r} names the container {name!r}, which the"
+                f"the virtual chunk {shown(location)!r} names the container {name!r}, which the"
                 " repository's configuration does not have"
             )
             raise InvalidInputError(message, ErrorKind.NO_CONTAINER_FOR_VIRTUAL_CHUNK)
@@ -83,8 +84,8 @@ class Containers:
             raise _no_container(location)
         if not (absolute.startswith(_VERBATIM) or re.search(_ODD_SEGMENT, absolute) is None):
             message = (
-                f"the virtual chunk {location!r} has an empty, '.' or '..' segment, which this kind"
-                " of store cannot address: give the location without it"
+                f"the virtual chunk {shown(location)!r} has an empty, '.' or '..' segment, which"
+                " this kind of store cannot address: give the location without it"
             )
             raise InvalidInputError(message, ErrorKind.INVALID_VIRTUAL_REF)
 
@@ -106,7 +107,7 @@ class Containers:
 
 def _no_container(location: str) -> InvalidInputError:
     message = (
-        f"no virtual chunk container holds {location!r}: add one whose url_prefix is the"
+        f"no virtual chunk container holds {shown(location)!r}: add one whose url_prefix is the"
         " beginning of this location to the repository's configuration"
     )
     return InvalidInputError(message, ErrorKind.NO_CONTAINER_FOR_VIRTUAL_CHUNK)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from icechunk_stream.config.redact import redact_url as shown
 from icechunk_stream.errors import ErrorKind, StorageError
 from icechunk_stream.virtual.files import SCHEME as FILE
 from icechunk_stream.virtual.files import read_file
@@ -21,7 +22,7 @@ def fetch_virtual(containers: Containers, chunk: VirtualChunk, start: int, end: 
     if scheme != FILE:
         message = (
             f"virtual chunks in {scheme}:// are listed, but cannot be fetched by this release:"
-            f" {location!r}"
+            f" {shown(location)!r}"
         )
         raise StorageError(message, ErrorKind.VIRTUAL_CHUNK_FETCH)
     return read_file(chunk, location, grant, start, end)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from icechunk_stream.config.redact import redact_url as shown
 from icechunk_stream.errors import ErrorKind, InvalidInputError, StorageError
 from icechunk_stream.format.chunk_refs import Checksum, ETag, LastModified
 
@@ -43,7 +44,8 @@ def _contained(location: str, url_prefix: str) -> Path:
     folder = Path(os.path.realpath(_path(url_prefix)))
     path = Path(os.path.realpath(_path(location)))
     if not path.is_relative_to(folder):
-        message = f"the virtual chunk {location!r} is outside of its container {url_prefix!r}"
+        where = f"outside of its container {shown(url_prefix)!r}"
+        message = f"the virtual chunk {shown(location)!r} is {where}"
         raise InvalidInputError(message, ErrorKind.UNAUTHORIZED_VIRTUAL_CHUNK_CONTAINER)
     return path
 
@@ -52,7 +54,7 @@ def _path(url: str) -> str:
     parts = urlsplit(url)
     path = unquote(parts.path)
     if parts.netloc or "\0" in path or not path.startswith("/"):
-        message = f"{url!r} names no local file: write file:///absolute/path"
+        message = f"{shown(url)!r} names no local file: write file:///absolute/path"
         raise InvalidInputError(message, ErrorKind.INVALID_VIRTUAL_REF)
     return path
 
@@ -60,8 +62,8 @@ def _path(url: str) -> str:
 def _check_unchanged(location: str, found: os.stat_result, checksum: Checksum | None) -> None:
     if _has_changed(found, checksum):
         message = (
-            f"{location} has changed since the virtual chunk was written: write its references"
-            " again from the file as it is now"
+            f"{shown(location)} has changed since the virtual chunk was written: write its"
+            " references again from the file as it is now"
         )
         raise StorageError(message, ErrorKind.VIRTUAL_CHUNK_MODIFIED)
 
@@ -94,5 +96,5 @@ def _read_exactly(handle: int, location: str, offset: int, size: int) -> bytes:
 
 
 def _failed(location: str, why: str) -> StorageError:
-    message = f"the virtual chunk {location!r} cannot be read: {why}"
+    message = f"the virtual chunk {shown(location)!r} cannot be read: {why}"
     return StorageError(message, ErrorKind.VIRTUAL_CHUNK_FETCH)

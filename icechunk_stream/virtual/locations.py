@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icechunk_stream.config.redact import redact_url as shown
 from icechunk_stream.errors import ErrorKind, InvalidInputError
 
 if TYPE_CHECKING:
@@ -66,10 +67,10 @@ def normal_location(location: str) -> str:
     name, rest = scheme[1].lower(), location[scheme.end() :]
     if name == "file":
         return _normal_file(rest)
-    authority, _, path = rest.removeprefix("//").partition("/")
+    authority, slash, _ = rest.removeprefix("//").partition("/")
     if not (rest.startswith("//") and authority):
         raise _invalid(location, "it names no bucket, host or container")
-    if name == "vcc" and not path:
+    if name == "vcc" and not slash:
         raise _invalid(location, "it names a container, but nothing in it")
     return f"{name}:{rest}"
 
@@ -130,8 +131,10 @@ def _resolved(path: str) -> str:
 
 
 def _invalid(location: str, why: str) -> InvalidInputError:
+    # A query may be a signature, also where the URL before it is none.
+    named = shown(location.partition("?")[0])
     message = (
-        f"the location {location!r} of a virtual chunk cannot be stored: {why}; write a URL such"
-        " as s3://bucket/key, file:///path or vcc://container/key"
+        f"the location {named!r} of a virtual chunk cannot be stored: {why}; write a URL such as"
+        " s3://bucket/key, file:///path or vcc://container/key"
     )
     return InvalidInputError(message, ErrorKind.INVALID_VIRTUAL_REF)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from icechunk_stream.config.redact import redact_url as shown
 from icechunk_stream.errors import ErrorKind, InvalidInputError
 from icechunk_stream.format.chunk_refs import Checksum, ETag, LastModified, VirtualChunk
 
@@ -17,7 +18,7 @@ MAX_OFFSET = 2**64 - 1
 _MAX_SECONDS = 2**32 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class VirtualChunkSpec:
     """A chunk that is a range of an object outside of the repository.
 
@@ -42,6 +43,11 @@ class VirtualChunkSpec:
         check_index(self.index)
         if self.last_updated_at_checksum is not None:
             checksum_of(self.last_updated_at_checksum)
+
+    def __repr__(self) -> str:
+        """The location without what a signed URL would give away."""
+        where = f"{shown(self.location)!r}, offset={self.offset}, length={self.length}"
+        return f"VirtualChunkSpec(index={self.index}, location={where})"
 
     @property
     def chunk(self) -> VirtualChunk:

@@ -87,13 +87,19 @@ def table_of_specs(specs: Sequence[VirtualChunkSpec], rank: int) -> RefTable:
 
 
 def _strings(locations: Sequence[str]) -> pa.Array:
+    """A column of strings. Arrow's own way from a list would import pandas first."""
+    count = len(locations)
+    bounds = np.zeros(count + 1, np.int64)
     try:
-        column = pa.array(locations, pa.large_string())
-    except (pa.ArrowException, UnicodeEncodeError) as error:
-        raise _bad(f"a location is no string ({error})") from error
-    if column.null_count:
-        raise _bad("a location is None, write '' to leave a chunk out")
-    return column
+        data = "".join(locations).encode()
+        np.cumsum(np.fromiter(map(len, locations), np.int64, count), out=bounds[1:])
+        if bounds[-1] != len(data):
+            lengths = (len(location.encode()) for location in locations)
+            np.cumsum(np.fromiter(lengths, np.int64, count), out=bounds[1:])
+    except (TypeError, UnicodeEncodeError) as error:
+        raise _bad(f"a location is no string ({error}); write '' to leave a chunk out") from error
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_string(), count, buffers)
 
 
 def _numbers(values: Numbers, what: str) -> Numbers:

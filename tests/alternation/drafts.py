@@ -30,12 +30,13 @@ class Draft:
         self.state = self.base
 
     def edit(self, edit: edits.Edit) -> None:
-        if isinstance(edit, edits.SetAttributes | edits.Resize):
-            self.documents.add(self.state[edit.path].token)
         indices = _indices(edit, self.state)
         if indices:
             self.touched[self.state[edit.path].token].update(indices)
-        self.state = after(edit, self.state, self.threshold)
+        new = after(edit, self.state, self.threshold)
+        if _changes_document(edit, self.state, new):
+            self.documents.add(new[edit.path].token)
+        self.state = new
 
     def rebased(self, tip: State, theirs: Touched, *, use_theirs: bool) -> State:
         """The draft on top of another state; where both wrote a chunk, one of them is kept."""
@@ -49,6 +50,18 @@ class Draft:
                 dropped = theirs.get(node.token, set()) if use_theirs else set()
                 new[path] = self._merged(mine[node.token][1], node, dropped)
         return kept | new
+
+    def both_replaced(self, tip: State) -> bool:
+        """Whether both sides put new nodes in the place of an old one.
+
+        The reference then stores two nodes of one path, of which one is seen.
+        """
+        return any(
+            path in self.base
+            and path in tip
+            and len({self.base[path].token, tip[path].token, node.token}) == 3
+            for path, node in self.state.items()
+        )
 
     def _merged(self, mine: Node, tip: Node, dropped: set[Index]) -> Node:
         merged = tip
@@ -73,10 +86,20 @@ def union(all_touched: Iterable[Touched]) -> Touched:
     return found
 
 
+def _changes_document(edit: edits.Edit, before: State, now: State) -> bool:
+    match edit:
+        case edits.SetAttributes(path, _):
+            return before[path].attributes != now[path].attributes
+        case edits.Resize(path, _, _):
+            return array_at(before, path).shape != array_at(now, path).shape
+        case _:
+            return False
+
+
 def _indices(edit: edits.Edit, state: State) -> set[Index]:
     """The chunks that an edit writes or deletes."""
     match edit:
-        case edits.SetChunk(_, index, _) | edits.DeleteChunk(_, index):
+        case edits.SetChunk(_, index) | edits.DeleteChunk(_, index):
             return {index}
         case edits.SetVirtual(_, indices):
             return set(indices)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from tests.alternation import edits
+from tests.alternation.drafts import Draft
 from tests.alternation.edits import VIRTUAL_BYTES, Edit, Index
-from tests.alternation.states import Array, State, after, array_at, is_below
+from tests.alternation.states import Array, State, array_at, is_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,20 +32,23 @@ _KINDS = (
 MAX_NODES = 9
 
 
-def draw_edits(draw: Draw, state: State, threshold: int, virtual_file: str) -> list[Edit]:
-    """Some edits, one on top of the other."""
+def draw_edits(
+    draw: Draw, draft: Draft, virtual_file: str, without: frozenset[str] = frozenset()
+) -> list[Edit]:
+    """Some edits, one on top of the other, which the draft has then; not of some kinds."""
+    kinds = [kind for kind in _KINDS if kind not in without]
     made: list[Edit] = []
-    for _ in range(draw(st.integers(1, 5) if state else st.integers(4, 8))):
-        edit = draw_edit(draw, state, virtual_file)
+    for _ in range(draw(st.integers(1, 5) if draft.state else st.integers(4, 8))):
+        edit = draw_edit(draw, kinds, draft.state, virtual_file)
         made.append(edit)
-        state = after(edit, state, threshold)
+        draft.edit(edit)
     return made
 
 
-def draw_edit(draw: Draw, state: State, virtual_file: str) -> Edit:
+def draw_edit(draw: Draw, kinds: list[str], state: State, virtual_file: str) -> Edit:
     if not state:
         return edits.PutGroup("/", draw(_ATTRIBUTES))
-    kind = draw(st.sampled_from(_KINDS))
+    kind = draw(st.sampled_from(kinds))
     grids = sorted(p for p, node in state.items() if isinstance(node, Array) and 0 not in node.grid)
     arrays = sorted(path for path, node in state.items() if isinstance(node, Array))
     match kind:
@@ -108,8 +112,7 @@ def _chunks(draw: Draw, kind: str, path: str, state: State, virtual_file: str) -
     match kind:
         case "chunk":
             seed = draw(st.integers(0, 200))
-            data = bytes((seed + 11 * at) % 256 for at in range(array.chunk_size))
-            return edits.SetChunk(path, index, data)
+            return edits.SetChunk(path, index, seed, array.chunk_size)
         case "delete chunk":
             known = [at for at in sorted(array.chunks) if array.holds(at)]
             return edits.DeleteChunk(path, draw(st.sampled_from([*known, index])))

@@ -69,7 +69,12 @@ class Resize:
 class SetChunk:
     path: str
     index: Index
-    data: bytes
+    seed: int
+    size: int
+
+    @property
+    def data(self) -> bytes:
+        return bytes((self.seed + 11 * at) % 256 for at in range(self.size))
 
 
 @dataclass(frozen=True)
@@ -227,4 +232,5 @@ def _change_document(store: Any, path: str, changes: dict[str, Any]) -> None:
     key = key_of(path, "zarr.json")
     found = sync(store.get(key, default_buffer_prototype()))
     document = json.loads(found.to_bytes()) | changes
-    sync(store.set(key, _buffer(json.dumps(document).encode())))
+    # As zarr writes it, so that a document without a change has the same bytes.
+    sync(store.set(key, _buffer(json.dumps(document, indent=2).encode())))

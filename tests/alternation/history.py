@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.alternation.drafts import Touched
+from tests.alternation.drafts import Touched, union
 from tests.alternation.states import State, committed
 
 INITIAL = "1CECHNKREP0F1RSTCMT0"
@@ -66,7 +66,14 @@ class History:
     def adopt(self, parents: dict[str, str | None]) -> None:
         """Take over which snapshots there are, after a library dropped some of them."""
         self.commits = {
-            id: replace(commit, parent=parents[id])
-            for id, commit in self.commits.items()
-            if id in parents
+            id: replace(self.commits[id], parent=parent, touched=self._touched_since(id, parent))
+            for id, parent in parents.items()
         }
+
+    def _touched_since(self, id: str, ancestor: str | None) -> Touched:
+        """Spec v2 keeps the logs of the commits for which a snapshot stands from now on."""
+        commit = self.commits[id]
+        if self.spec_version == 1 or ancestor in (None, commit.parent):
+            return commit.touched
+        skipped = self.between(ancestor, id)
+        return commit.touched if skipped is None else union(one.touched for one in skipped)

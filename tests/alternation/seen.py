@@ -11,11 +11,16 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
 from tests.alternation.states import Array, State
+from tests.oracle.outcomes import plain_time
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 _DOCUMENT = "zarr.json"
+_DIFF_PARTS = (
+    *("new_groups", "new_arrays", "deleted_groups", "deleted_arrays"),
+    *("updated_groups", "updated_arrays", "updated_chunks", "moved_nodes"),
+)
 
 
 def seen(session: Any) -> dict[str, Any]:
@@ -29,6 +34,21 @@ def seen(session: Any) -> dict[str, Any]:
 def expected(state: State) -> dict[str, Any]:
     """What a session on a state has to show."""
     return {path: _plain(state[path]) for path in sorted(state)}
+
+
+def plain_diff(diff: Any) -> dict[str, Any]:
+    parts = {name: getattr(diff, name, []) for name in _DIFF_PARTS}  # 1.1.21 knows no moves
+    return {name: sorted(part) if isinstance(part, set) else part for name, part in parts.items()}
+
+
+def plain_info(info: Any) -> dict[str, Any]:
+    return {
+        "id": info.id,
+        "parent": info.parent_id,
+        "message": info.message,
+        "time": plain_time(info.written_at),
+        "metadata": info.metadata,
+    }
 
 
 def _plain(node: Any) -> dict[str, Any]:

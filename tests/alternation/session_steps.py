@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
-from hypothesis import note
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
 
-import icechunk_stream
-from tests.alternation.comparing import check_session, plain_diff
 from tests.alternation.drafts import Draft, union
-from tests.alternation.machine import LIBRARY, RAN, Acting
-from tests.alternation.places import LIBRARIES
+from tests.alternation.driver import SOLVERS, Failed
+from tests.alternation.history import Commit
+from tests.alternation.machine import Acting
+from tests.alternation.seen import expected
+from tests.oracle.compare import assert_same
 
 _OPEN_AT_MOST = 2
-_KINDS = tuple(kind.name for kind in icechunk_stream.ConflictType)
-_SOLVERS = ("detector", "ours", "theirs", "fail", "keep deleted")
 
 
 @dataclass
@@ -26,153 +23,157 @@ class Pending:
 
     branch: str
     base: str
-    sessions: dict[str, Any]
+    sessions: dict[str, int]
     draft: Draft
 
 
 class SessionSteps(Acting):
+    not_in_open_sessions: ClassVar[frozenset[str]] = frozenset()
+    alike_over: ClassVar[int] = 2**32  # commits of others over which libraries rebase alike
+
     def __init__(self) -> None:
         super().__init__()
         self.pending: list[Pending] = []
 
-    @precondition(lambda self: len(self.pending) < _OPEN_AT_MOST)
-    @rule(fresh=st.booleans(), data=st.data())
-    def begin(self, fresh: bool, data: Any) -> None:
+    def can_begin(self) -> bool:
+        return len(self.pending) < _OPEN_AT_MOST
+
+    def begin(self, data: Any) -> None:
         branch = self.draw_branch(data)
-        sessions = {
-            library: self.place.repository(library, fresh=fresh).writable_session(branch)
-            for library in LIBRARIES
-        }
+        sessions = {name: d.begin(branch, self.fresh) for name, d in self.drivers.items()}
         pending = Pending(branch, self.history.branches[branch], sessions, self.draft(branch))
         self.pending.append(pending)
-        RAN["begin"] += 1
         self.go_on(pending, data)
 
-    @precondition(lambda self: self.pending)
-    @rule(data=st.data())
+    def has_pending(self) -> bool:
+        return bool(self.pending)
+
+    can_edit_more = can_commit_pending = can_rebase = can_commit_with_rebase = has_pending
+
     def edit_more(self, data: Any) -> None:
-        RAN["edit_more"] += 1
-        self.go_on(data.draw(st.sampled_from(self.pending)), data)
+        self.go_on(self.draw_pending(data), data)
 
-    @precondition(lambda self: self.pending)
-    @rule(library=LIBRARY, data=st.data())
-    def commit_pending(self, library: str, data: Any) -> None:
+    def commit_pending(self, data: Any) -> None:
         """Without rebase: one commits, or none can."""
-        pending = data.draw(st.sampled_from(self.pending))
+        pending = self.draw_pending(data)
         if self.history.branches.get(pending.branch) == pending.base:
-            self.ran("commit_pending", library)
-            self.finish(pending, library)
+            self.finish(pending)
             return
-        RAN["conflict"] += 1
-        errors = {name: _conflict(session) for name, session in pending.sessions.items()}
-        assert len(set(map(str, errors.values()))) == 1, errors
+        self.tell("conflict")
+        self.failed_alike(pending, "commit", "never", {})
         if pending.branch not in self.history.branches:
-            self.pending.remove(pending)
+            self.forget_pending(pending)
 
-    @precondition(lambda self: self.pending)
-    @rule(library=LIBRARY, solver=st.sampled_from(_SOLVERS), more=st.booleans(), data=st.data())
-    def rebase(self, library: str, solver: str, more: bool, data: Any) -> None:
-        pending = data.draw(st.sampled_from(self.pending))
-        outcomes = {
-            name: _rebased(session, _solver(name, solver))
-            for name, session in pending.sessions.items()
-        }
-        assert len(set(map(str, outcomes.values()))) == 1, outcomes
-        _check_alike(pending)
-        if outcomes[library] is None and self.follow(pending, use_theirs=solver == "theirs"):
-            RAN[f"rebase with {solver}"] += 1
-            if more:
-                self.go_on(pending, data)
-            self.finish(pending, library)
+    def rebase(self, data: Any) -> None:
+        pending, solver = self.draw_pending(data), data.draw(st.sampled_from(SOLVERS))
+        between = self.between(pending)
+        if between is None:
+            self.rebase_elsewhere(pending, solver)
+        elif self.failed_alike(pending, "rebase", solver):
+            self.tell("rebase refused")
+            self.forget_pending(pending)
         else:
-            RAN["rebase refused" if outcomes[library] else "rebase elsewhere"] += 1
-            self.pending.remove(pending)
+            self.tell(f"rebase with {solver} over {min(len(between), 2)}")
+            self.follow(pending, between, solver)
+            if data.draw(st.booleans(), "edit before the commit"):
+                self.go_on(pending, data)
+            self.finish(pending)
+
+    def commit_with_rebase(self, data: Any) -> None:
+        """The other library's rebase tells what has to happen."""
+        pending, solver = self.draw_pending(data), data.draw(st.sampled_from(SOLVERS))
+        between = self.between(pending)
+        if between is None:
+            self.rebase_elsewhere(pending, solver)
+            return
+        other = next(name for name in self.drivers if name != self.library)
+        foreseen = self.drivers[other].rebase(pending.sessions[other], solver)
+        if foreseen is not None:
+            found = self.driver.commit(pending.sessions[self.library], "never", {}, solver)
+            assert found == foreseen, (found, foreseen)
+            self.tell("commit refused")
+            self.forget_pending(pending)
+            return
+        self.follow(pending, between, solver)
+        self.finish(pending, solver, int(bool(between)))
 
     # -- helpers ---------------------------------------------------------------------------------
 
-    def go_on(self, pending: Pending, data: Any) -> None:
-        stores = {library: session.store for library, session in pending.sessions.items()}
-        self.edit(pending.draft, stores, data)
-        for session in pending.sessions.values():
-            check_session(session, pending.draft.state)
-        _check_alike(pending)
+    def draw_pending(self, data: Any) -> Pending:
+        number = data.draw(st.integers(0, len(self.pending) - 1), "session")
+        return self.pending[number]
 
-    def follow(self, pending: Pending, *, use_theirs: bool) -> bool:
-        """The model's rebase; False where the branch was reset or deleted."""
-        tip = self.history.branches.get(pending.branch)
-        between = None if tip is None else self.history.between(pending.base, tip)
-        if tip is None or between is None:
-            return False
-        theirs = union(commit.touched for commit in between)
-        draft, base = pending.draft, self.history.commits[tip].state
-        state = draft.rebased(base, theirs, use_theirs=use_theirs)
-        draft.base, draft.state, pending.base = base, state, tip
-        for session in pending.sessions.values():
-            check_session(session, state)
+    def forget_pending(self, pending: Pending) -> None:
+        self.pending.remove(pending)
+        for library, session in pending.sessions.items():
+            self.drivers[library].forget(session)
+
+    def go_on(self, pending: Pending, data: Any) -> None:
+        made = self.draw_edits(pending.draft, data, self.not_in_open_sessions)
+        for library, session in pending.sessions.items():
+            self.drivers[library].edit(session, made)
+        self.check_pending(pending)
+
+    def check_pending(self, pending: Pending) -> None:
+        """The sessions have changed the same, and show it."""
+        for library, session in pending.sessions.items():
+            found = self.drivers[library].seen(session)
+            assert_same(expected(pending.draft.state), found, ("model", library))
+        self.changed_alike(pending)
+
+    def changed_alike(self, pending: Pending) -> None:
+        told = {name: self.drivers[name].changed(id) for name, id in pending.sessions.items()}
+        assert len(set(map(str, told.values()))) == 1, told
+
+    def failed_alike(self, pending: Pending, call: str, *arguments: Any) -> bool:
+        """Whether a call failed, which it does in all libraries or in none."""
+        found = {
+            library: getattr(self.drivers[library], call)(session, *arguments)
+            for library, session in pending.sessions.items()
+        }
+        assert len(set(map(str, found.values()))) == 1, found
+        self.changed_alike(pending)
+        return isinstance(found[self.library], Failed)
+
+    def between(self, pending: Pending) -> list[Commit] | None:
+        """What others committed since the sessions began, if the branch still descends from it."""
+        if pending.branch not in self.history.branches:
+            return None
+        tip = self.history.tip(pending.branch)
+        if pending.draft.both_replaced(tip.state):
+            return None
+        found = self.history.between(pending.base, tip.id)
+        return None if len(found or ()) > self.alike_over else found
+
+    def rebase_elsewhere(self, pending: Pending, solver: str) -> None:
+        """Where libraries may differ, as on a branch that was reset: it works, or is refused."""
+        self.tell("rebase elsewhere")
+        for library, session in pending.sessions.items():
+            self.drivers[library].rebase(session, solver)
+        self.forget_pending(pending)
+
+    def counts_rebases(self) -> bool:
+        """Whether the library says in its commit how often it was rebased."""
         return True
 
-    def finish(self, pending: Pending, library: str) -> None:
-        """One library commits; the other forgets its session."""
-        message, metadata = self.said()
-        note(f"{library} commits")
-        id = pending.sessions[library].commit(message, metadata, allow_empty=True)
-        self.record(pending.branch, id, pending.draft)
-        self.pending.remove(pending)
+    def follow(self, pending: Pending, between: list[Commit], solver: str) -> None:
+        """The model's rebase."""
+        theirs = union(commit.touched for commit in between)
+        draft, tip = pending.draft, self.history.branches[pending.branch]
+        base = self.history.commits[tip].state
+        state = draft.rebased(base, theirs, use_theirs=solver == "theirs")
+        draft.base, draft.state, pending.base = base, state, tip
+
+    def finish(self, pending: Pending, solver: str | None = None, attempts: int = 0) -> None:
+        """One library commits; the others forget their session."""
+        if solver is None:
+            self.fill_up(pending.draft, pending.sessions)
+            self.check_pending(pending)
+        id = self.driver.commit(pending.sessions[self.library], *self.words(), solver)
+        made = self.made(id, self.history.branches[pending.branch], pending.draft)
+        if solver is not None and self.counts_rebases():
+            counted = {**(made.metadata or {}), "__icechunk": {"rebase_attempts": attempts}}
+            made = replace(made, metadata=counted)
+        self.history.commit(pending.branch, made)
+        self.forget_pending(pending)
         self.check(pending.branch)
-
-
-def _check_alike(pending: Pending) -> None:
-    """The two sessions have changed the same."""
-    told = {
-        library: str((plain_diff(session.status()), session.has_uncommitted_changes))
-        for library, session in pending.sessions.items()
-    }
-    assert len(set(told.values())) == 1, told
-    bases = {session.snapshot_id for session in pending.sessions.values()}
-    assert len(bases) == 1
-
-
-def _conflict(session: Any) -> tuple[Any, ...]:
-    try:
-        session.commit("conflicts", allow_empty=True)
-    except tuple(ic.ConflictError for ic in LIBRARIES.values()) as error:
-        return (str(error.kind), error.expected_parent, error.actual_parent)
-    raise AssertionError("committed though the branch moved")
-
-
-def _rebased(session: Any, solver: Any) -> tuple[Any, ...] | None:
-    try:
-        session.rebase(solver)
-    except tuple(ic.RebaseFailedError for ic in LIBRARIES.values()) as error:
-        return (str(error.kind), error.snapshot, sorted(map(_plain_conflict, error.conflicts)))
-    return None
-
-
-def _plain_conflict(conflict: Any) -> tuple[str, str, str]:
-    chunks = conflict.conflicted_chunks
-    listed = None if chunks is None else sorted(map(list, chunks))
-    kind = next(kind for kind in _KINDS if _same_kind(kind, conflict.conflict_type))
-    return (kind, conflict.path, str(listed))
-
-
-def _same_kind(name: str, found: Any) -> bool:
-    """The reference's conflict types have no names."""
-    return any(found == getattr(ic.ConflictType, name) for ic in LIBRARIES.values())
-
-
-def _solver(library: str, name: str) -> Any:
-    ic = LIBRARIES[library]
-    selection = ic.VersionSelection
-    match name:
-        case "detector":
-            return ic.ConflictDetector()
-        case "theirs":
-            return ic.BasicConflictSolver(on_chunk_conflict=selection.UseTheirs)
-        case "fail":
-            return ic.BasicConflictSolver(on_chunk_conflict=selection.Fail)
-        case "keep deleted":
-            return ic.BasicConflictSolver(
-                fail_on_delete_of_updated_array=True, fail_on_delete_of_updated_group=True
-            )
-        case _:
-            return ic.BasicConflictSolver()

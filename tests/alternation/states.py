@@ -67,6 +67,15 @@ class Array:
         inside = {index: chunk for index, chunk in self.chunks.items() if self.holds(index)}
         return replace(self, chunks=inside)
 
+    def shifted(self, offset: Index) -> Array:
+        """With all chunks moved on; what leaves the grid is lost."""
+        moved = {
+            tuple(at + step for at, step in zip(index, offset, strict=True)): chunk
+            for index, chunk in self.chunks.items()
+        }
+        inside = {index: chunk for index, chunk in moved.items() if min(index, default=0) >= 0}
+        return replace(self, chunks=inside).cut()
+
     def values(self) -> np.ndarray[Any, Any]:
         found = np.full(self.shape, self.fill, self.dtype)
         for index, chunk in self.cut().chunks.items():

@@ -14,11 +14,12 @@ from zarr.core.buffer import default_buffer_prototype
 import icechunk_stream
 from tests.oracle.compare import assert_same
 from tests.oracle.libraries import REFERENCE, SPEC_VERSIONS
-from tests.oracle.outcomes import answer, outcome
+from tests.oracle.outcomes import answer, outcome, refused
 from tests.zarr.documents import GROUP, array
 
 pytestmark = pytest.mark.compat
 
+EXAMPLES = settings.get_profile(settings.get_current_profile_name()).max_examples
 PROTOTYPE = default_buffer_prototype()
 # The rank of a path's array never changes: this, the reference takes and we refuse.
 RANKS = {"": 1, "a": 1, "g": 0, "g/a": 2, "g/b/a": 1}
@@ -191,7 +192,7 @@ def _container(library: Any, prefix: str, name: str | None) -> Any:
 
 
 @pytest.mark.parametrize("spec_version", SPEC_VERSIONS)
-@settings(max_examples=100)
+@settings(max_examples=EXAMPLES // 2)
 @given(sequence=st.lists(calls, min_size=1, max_size=25))
 def test_the_same_calls_give_the_same_answers_and_the_same_state(
     spec_version: int, sequence: list[Call]
@@ -201,3 +202,78 @@ def test_the_same_calls_give_the_same_answers_and_the_same_state(
     for call in sequence:
         assert_same([call, reference.run(call)], [call, ours.run(call)], names)
         assert_same(reference.state(), ours.state(), names)
+
+
+# Spelled by the reference as we spell them, or refused by both for one reason.
+SPELLINGS = [
+    *["FILE:///tmp/x", "file:///tmp/../tmp/y", "file:///tmp/a b", "file:///tmp/a%20b"],
+    *["file:///tmp/./z", "file:///tmp//z", "file://localhost/tmp/x", "file:/tmp/x", "file:x"],
+    *["file://host/tmp/x", "file://HOST/x", "file://", "file:///", "/tmp/x", "x", ""],
+    *["file:///tmp/\u00e9", "file:///tmp/a?b#c", "file:///tmp/%zz", "file:///tmp/a\\b"],
+    *["file:///tmp/{x}", "file:///tmp/a/%2e%2e/b", "file:///tmp/c%2e%2e/d", "file:///tmp/.."],
+    *["file:///tmp/b/.", "file:///tmp/b/..", "file:///tmp/'\"<>`^|~", "file:///tmp/a\tb\nc"],
+    *['file:///tmp/a?q x"#f x', "file:\\\\x", "file:///tmp/.hidden", "file:///tmp/a..b"],
+    *["S3://bucket/folder/x", "s3://bucket/folder//x/../y", "s3://bucket/folder/a b?c#d"],
+    *["s3://BUCKET/folder/x", "s3://bucket/folder", "s3://bucket/folder/", "s3://bucket"],
+    *["s3:///folder/x", "s3:bucket/folder", "s3:/bucket/x", "s3://", "s3://bucket/f%6flder/x"],
+    *["s3://bucket/folder/%zz", "s3://bucket/folder/\u00e9", "s3://bucket/folder/x\n"],
+    *["s3://user:word@bucket/folder/x", "s3://bucket:80/folder/x", "s3://bucket\\folder/x"],
+    *["VCC://named/x", "vcc://named/", "vcc://named/../../x", "vcc:named/x", "vcc://unknown/x"],
+    *["gs://b/x", "az://c/x", "HTTP://h/x", "http://h", "https:///x", "ftp://h/x", "mailto:a@b"],
+]
+# Texts that the reference stores although no reader can follow them, or refuses for another reason.
+STRICTER = [" s3://bucket/folder/x", "1s3://bucket/x", "vcc://named", "vcc:///x"]
+
+
+@pytest.fixture(scope="module")
+def sides() -> tuple[Side, Side]:
+    made = Side(REFERENCE, SPEC_VERSIONS[-1]), Side(icechunk_stream, SPEC_VERSIONS[-1])
+    for side in made:
+        Call("set", ("a/zarr.json", array([1]))).on(side.library, side.store)
+    return made
+
+
+def spelled(side: Side, location: str, *, validate: bool) -> Any:
+    """What is stored for a location, if it is stored at all."""
+    named = {"offset": 0, "length": 1, "validate_container": validate}
+    done = outcome(lambda: side.store.set_virtual_ref("a/c/0", location, **named))
+    found = outcome(side.store.session.all_virtual_chunk_locations)
+    Call("delete", ("a/c/0",)).on(side.library, side.store)
+    return found if done is None else done
+
+
+@pytest.mark.parametrize("validate", [True, False])
+@pytest.mark.parametrize("location", SPELLINGS)
+def test_locations_are_spelled_as_the_reference_spells_them(
+    sides: tuple[Side, Side], location: str, validate: bool
+) -> None:
+    reference, ours = (spelled(side, location, validate=validate) for side in sides)
+
+    assert ours == reference
+
+
+@pytest.mark.parametrize("location", STRICTER)
+def test_locations_that_nobody_could_read_are_refused(
+    sides: tuple[Side, Side], location: str
+) -> None:
+    assert spelled(sides[1], location, validate=False) == refused("invalid-virtual-ref")
+
+
+@settings(max_examples=EXAMPLES // 4)
+@given(data=st.data(), shape=st.lists(st.integers(0, 3), min_size=1, max_size=3))
+def test_boxes_of_references_are_laid_out_as_the_reference_lays_them_out(
+    data: st.DataObject, shape: list[int]
+) -> None:
+    begin = tuple(data.draw(st.integers(0, 2)) for _ in shape)
+    count = int(np.prod(shape))
+    names = st.lists(st.sampled_from(["", f"{PREFIX}x", f"{PREFIX}y"]), min_size=count)
+    locations = data.draw(names)[:count]
+    columns = np.arange(count, dtype="u8"), np.arange(count, dtype="u8") + 1
+    found = []
+    for library in (REFERENCE, icechunk_stream):
+        side = Side(library, SPEC_VERSIONS[-1])
+        Call("set", ("a/zarr.json", array([5] * len(shape)))).on(library, side.store)
+        side.store.set_virtual_refs_arr("a", shape, locations, *columns, arr_offset=begin)
+        sizes = {key: size for key, size in side.state()["sizes"].items() if "/c/" in key}
+        found.append((sizes, sorted(side.store.session.all_virtual_chunk_locations())))
+    assert found[0] == found[1]

@@ -13,14 +13,17 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from icechunk_stream import Repository
-from icechunk_stream.testing.storage_calls import Call
+from icechunk_stream.testing.storage_calls import Call, Script
 from icechunk_stream.testing.wrapped_storage import WrappedStorage
 from tests.concurrency.contents import GROUP, Contents, array, numbers, write
-from tests.concurrency.places import OURS, THEIRS, Place, opened, storage
+from tests.concurrency.places import OURS, THEIRS, Place, storage
 from tests.storage.racers import in_processes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 150
@@ -82,7 +85,9 @@ def main() -> None:
     job = json.load(sys.stdin)
     place, count = job["place"], job["commits"]
     libraries = [OURS] * job["ours"] + [THEIRS] * job["theirs"]
-    acts = [partial(commits, name, place, me, count) for me, name in enumerate(libraries)]
+    acts: list[Callable[[], Any]] = [
+        partial(commits, name, place, me, count) for me, name in enumerate(libraries)
+    ]
     print(json.dumps([call for calls in in_processes(acts) for call in calls]))
 
 
@@ -91,15 +96,14 @@ def commits(library: str, place: Place, me: int, count: int) -> list[Any]:
     ic = importlib.import_module(library)
     if library == THEIRS:
         ic.set_logs_filter("error")
-        repository, calls = opened(library, place), []
-    else:
-        wrapped = WrappedStorage(storage(library, place))
-        repository, calls = ic.Repository.open(wrapped), wrapped.script
+    there = storage(library, place)
+    script = Script()
+    repository = ic.Repository.open(there if library == THEIRS else WrappedStorage(there, script))
     for number in range(me * count, (me + 1) * count):
         session = repository.writable_session("main")
         write(session.store, _chunks(number))
         session.commit(_message(number), rebase_with=ic.ConflictDetector())
-    return [(c.number, c.method, c.keys) for c in calls.calls] if calls else []
+    return [(call.number, call.method, call.keys) for call in script.calls]
 
 
 def _message(number: int) -> str:

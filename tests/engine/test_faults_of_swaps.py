@@ -127,8 +127,9 @@ def test_a_swap_that_lands_after_another_commit_changes_nothing(scene: Scene) ->
     scene.script.land()
     scene.expect(["base", "theirs"], BASE, THEIRS)
     scene.session.rebase(ConflictDetector())
+    write(scene.session.store, MORE)
     scene.session.commit("ours")
-    scene.expect(["base", "theirs", "ours"], BASE, THEIRS, OURS)
+    scene.expect(["base", "theirs", "ours"], BASE, THEIRS, OURS, MORE)
 
 
 def test_a_swap_is_found_beneath_the_commits_of_others(scene: Scene) -> None:
@@ -202,8 +203,9 @@ def test_rebasing_after_an_unknown_outcome_that_is_none(scene: Scene) -> None:
     scene.commit_of_unknown_outcome(landed=False)
     commit(scene.others, THEIRS, "theirs")
     scene.session.rebase(ConflictDetector())
+    write(scene.session.store, MORE)
     scene.session.commit("ours")
-    scene.expect(["base", "theirs", "ours"], BASE, THEIRS, OURS)
+    scene.expect(["base", "theirs", "ours"], BASE, THEIRS, OURS, MORE)
 
 
 @pytest.mark.parametrize("landed", [True, False])
@@ -283,3 +285,13 @@ def test_a_branch_deleted_amid_a_commit_is_a_typed_error(scene: Scene) -> None:
     with pytest.raises((ConflictError, RefNotFoundError)):
         session.commit("ours", rebase_with=ConflictDetector())
     assert scene.others.list_branches() == {"main"}
+
+
+def test_a_flush_after_an_unknown_outcome_needs_no_branch_that_stood_still() -> None:
+    scene = Scene(2)
+    scene.commit_of_unknown_outcome(landed=False)
+    commit(scene.others, THEIRS, "theirs")
+    id = scene.session.flush("flushed")
+    scene.expect(["base", "theirs"], BASE, THEIRS)
+    flushed = scene.others.readonly_session(snapshot_id=id)
+    assert read(flushed.store) == dict(sorted({**BASE, **OURS}.items()))

@@ -5,13 +5,15 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
+from icechunk_stream.testing.http_proxy import HttpProxy
 from scripts.servers import InstallError
 from tests.object_stores import servers
 from tests.object_stores.buckets import create_bucket, create_container
+from tests.object_stores.s3_storages import BULKS, Bulk, Hourglass, storage_on
 from tests.object_stores.servers import AzureServer, S3Server, ServerError, Toxiproxy
 
 pytest.register_assert_rewrite("icechunk_stream.testing.storage_contract")
@@ -66,6 +68,33 @@ def moto_bucket(moto: S3Server) -> str:
 def azure_container(azurite: AzureServer) -> str:
     """The name of a new container."""
     return create_container(azurite, f"container-{next(_numbers)}")
+
+
+@pytest.fixture
+def hourglass() -> Hourglass:
+    """The clock of a storage: its retries do not wait."""
+    return Hourglass()
+
+
+@pytest.fixture
+def proxy(versitygw: S3Server) -> Iterator[HttpProxy]:
+    """Disturbs what passes to a server, and tells of it; modules may put it before another one."""
+    with HttpProxy(versitygw.endpoint) as proxy:
+        yield proxy
+
+
+@pytest.fixture(params=BULKS)
+def storage(
+    request: pytest.FixtureRequest,
+    versitygw: S3Server,
+    versitygw_bucket: str,
+    proxy: HttpProxy,
+    hourglass: Hourglass,
+) -> Any:
+    """A storage behind the proxy, once with each client."""
+    bulk: Bulk = request.param
+    waiting = hourglass.waiting()
+    return storage_on(versitygw, versitygw_bucket, proxy.endpoint, bulk=bulk, waiting=waiting)
 
 
 def serve(start: Start[Server], folders: pytest.TempPathFactory) -> Iterator[Server]:

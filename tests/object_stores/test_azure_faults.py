@@ -42,11 +42,6 @@ def proxy(azurite: AzureServer) -> Iterator[HttpProxy]:
 
 
 @pytest.fixture
-def hourglass() -> Hourglass:
-    return Hourglass()
-
-
-@pytest.fixture
 def storage(
     azurite: AzureServer, azure_container: str, proxy: HttpProxy, hourglass: Hourglass
 ) -> ObjectStoreStorage:

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ import pytest
 
 from icechunk_stream.config.redact import HIDDEN
 from icechunk_stream.credentials import (
-    S3Refreshable,
     S3StaticCredentials,
     s3_anonymous_credentials,
     s3_from_env_credentials,
@@ -32,7 +31,7 @@ from icechunk_stream.errors import (
 )
 from icechunk_stream.storage import S3Access, S3Storage, Version, s3_storage
 from icechunk_stream.storage.retry import Waiting
-from icechunk_stream.storage.s3_credentials import KeyRing, S3Secret
+from icechunk_stream.storage.s3_credentials import S3Secret
 from icechunk_stream.testing.http_faults import AlterAnswer, DropAnswer, Reply
 from icechunk_stream.testing.http_messages import Answer
 from icechunk_stream.testing.http_proxy import HttpProxy
@@ -50,32 +49,9 @@ from tests.object_stores.s3_storages import (
 from tests.object_stores.servers import S3Server
 from tests.secret_marker import MARKER, marked
 
-NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 SECRET = f"{MARKER}-given"
 
 both_clients = pytest.mark.parametrize("bulk", BULKS)
-
-
-class Issuer:
-    """Gives out keys, and counts them."""
-
-    def __init__(self, life: timedelta | None) -> None:
-        self.life = life
-        self.now = NOON
-        self.calls = 0
-
-    def __call__(self) -> S3StaticCredentials:
-        self.calls += 1
-        ends = None if self.life is None else self.now + self.life
-        return S3StaticCredentials(f"key{self.calls}", MARKER, None, ends)
-
-
-def ring_of(issuer: Issuer, current: S3StaticCredentials | None = None) -> KeyRing:
-    return KeyRing(S3Refreshable(issuer, current), now=lambda: issuer.now)
-
-
-def used(ring: KeyRing) -> str:
-    return ring.current().access_key_id
 
 
 def versitygw_key() -> S3StaticCredentials:
@@ -114,48 +90,6 @@ def write_own(path: Path, text: str) -> None:
     """Write a file that is to hold secrets."""
     marked.own_paths.add(path)
     path.write_text(text)
-
-
-def test_a_key_is_called_for_when_it_is_about_to_end() -> None:
-    issuer = Issuer(timedelta(hours=1))
-    ring = ring_of(issuer)
-    assert [used(ring), used(ring), issuer.calls] == ["key1", "key1", 1]
-    issuer.now += timedelta(minutes=54)
-    assert used(ring) == "key1"
-    issuer.now += timedelta(minutes=2)
-    assert used(ring) == "key2"
-
-
-def test_a_key_of_a_short_life_is_not_called_for_each_time() -> None:
-    issuer = Issuer(timedelta(minutes=1))
-    ring = ring_of(issuer)
-    assert [used(ring), used(ring)] == ["key1", "key1"]
-    issuer.now += timedelta(seconds=50)
-    assert used(ring) == "key2"
-
-
-def test_a_key_without_an_end_is_renewed_now_and_then() -> None:
-    issuer = Issuer(None)
-    ring = ring_of(issuer)
-    assert [used(ring), used(ring)] == ["key1", "key1"]
-    issuer.now += timedelta(minutes=15)
-    assert used(ring) == "key2"
-
-
-def test_a_scattered_key_is_used_until_it_ends() -> None:
-    issuer = Issuer(timedelta(hours=1))
-    first = issuer()
-    ring = ring_of(issuer, first)
-    assert (used(ring), issuer.calls) == ("key1", 1)
-    late = ring_of(issuer, S3StaticCredentials("old", "s", None, NOON - timedelta(hours=1)))
-    assert used(late) == "key2"
-
-
-def test_scattering_calls_at_once() -> None:
-    issuer = Issuer(None)
-    scattered = s3_refreshable_credentials(issuer, scatter_initial_credentials=True)
-    assert scattered.current == S3StaticCredentials("key1", MARKER)
-    assert s3_refreshable_credentials(issuer).current is None
 
 
 @both_clients

@@ -1,7 +1,6 @@
 """Faults that pass, at the first, a middle and the last byte; and faults that do not pass."""
 
 import random
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,7 +19,7 @@ from icechunk_stream.testing.http_faults import (
 from icechunk_stream.testing.http_messages import Answer
 from icechunk_stream.testing.http_proxy import HttpProxy
 from icechunk_stream.testing.storage_contract import keys
-from tests.object_stores.s3_storages import BULKS, Bulk, Hourglass, storage_on
+from tests.object_stores.s3_storages import BULKS, Hourglass, storage_on
 from tests.object_stores.servers import S3Server
 
 DATA = random.Random(0).randbytes(200_000)
@@ -31,30 +30,6 @@ ERROR_IN_A_SUCCESS = (
     b"<Error><Code>InternalError</Code><Message>We had a problem.</Message></Error>"
 )
 ALWAYS = 10_000
-
-
-@pytest.fixture
-def proxy(versitygw: S3Server) -> Iterator[HttpProxy]:
-    with HttpProxy(versitygw.endpoint) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def hourglass() -> Hourglass:
-    return Hourglass()
-
-
-@pytest.fixture(params=BULKS)
-def storage(
-    request: pytest.FixtureRequest,
-    versitygw: S3Server,
-    versitygw_bucket: str,
-    proxy: HttpProxy,
-    hourglass: Hourglass,
-) -> S3Storage:
-    bulk: Bulk = request.param
-    waiting = hourglass.waiting()
-    return storage_on(versitygw, versitygw_bucket, proxy.endpoint, bulk=bulk, waiting=waiting)
 
 
 @pytest.mark.parametrize("reset", [False, True])

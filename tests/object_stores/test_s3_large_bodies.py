@@ -1,7 +1,7 @@
 """Large bodies: written with a checksum where the server knows any, read in one request."""
 
+import logging
 import random
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,6 +12,7 @@ from icechunk_stream.storage.s3_checksums import checksum_field
 from icechunk_stream.testing.http_faults import CutBody, DropAnswer, DropRequest, Fault, Reply
 from icechunk_stream.testing.http_messages import Seen
 from icechunk_stream.testing.http_proxy import HttpProxy
+from icechunk_stream.testing.storage_contract import create
 from tests.object_stores.s3_storages import BULKS, Bulk, storage_on
 from tests.object_stores.servers import S3Server
 
@@ -19,20 +20,6 @@ LARGE = random.Random(0).randbytes(2**20 + 1)
 CRC32C = "x-amz-checksum-crc32c"
 
 both_clients = pytest.mark.parametrize("bulk", BULKS)
-
-
-@pytest.fixture
-def proxy(versitygw: S3Server) -> Iterator[HttpProxy]:
-    with HttpProxy(versitygw.endpoint) as proxy:
-        yield proxy
-
-
-@pytest.fixture(params=BULKS)
-def storage(
-    request: pytest.FixtureRequest, versitygw: S3Server, versitygw_bucket: str, proxy: HttpProxy
-) -> S3Storage:
-    bulk: Bulk = request.param
-    return storage_on(versitygw, versitygw_bucket, proxy.endpoint, bulk=bulk)
 
 
 def checksums(proxy: HttpProxy) -> list[set[str]]:
@@ -108,3 +95,14 @@ def test_a_large_read_is_tried_again(storage: S3Storage, proxy: HttpProxy, at: i
     proxy.disturb(CutBody(at), method="GET", times=2)
     assert storage.get_buffer("chunks/A", Span(1, 2**20 + 1)) == LARGE[1:]
     assert len(proxy.requests_of("GET")) == 3
+
+
+@pytest.mark.parametrize("size", [3, len(LARGE)])
+def test_logs_hold_no_bodies(
+    storage: S3Storage, caplog: pytest.LogCaptureFixture, size: int
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    create(storage, "repo", LARGE[:size])
+    assert f"'body': '<{size} bytes>'" in caplog.text
+    assert repr(LARGE[:size]) not in caplog.text
+    assert len(caplog.text) < 100_000

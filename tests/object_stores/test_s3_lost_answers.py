@@ -1,6 +1,5 @@
 """Conditional writes whose answer is lost, late or doubtful."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,35 +10,11 @@ from icechunk_stream.storage import LostRace, S3Storage, Version, Written
 from icechunk_stream.testing.http_faults import DropAnswer, DropRequest, Gate, LandLate, Reply
 from icechunk_stream.testing.http_proxy import HttpProxy
 from icechunk_stream.testing.storage_contract import create, fetch, keys, update
-from tests.object_stores.s3_storages import BULKS, Bulk, Hourglass, storage_on
+from tests.object_stores.s3_storages import Hourglass, storage_on
 from tests.object_stores.servers import S3Server
 
 KEY = "refs/branch.main/ref.json"
 SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
-
-
-@pytest.fixture
-def proxy(versitygw: S3Server) -> Iterator[HttpProxy]:
-    with HttpProxy(versitygw.endpoint) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def hourglass() -> Hourglass:
-    return Hourglass()
-
-
-@pytest.fixture(params=BULKS)
-def storage(
-    request: pytest.FixtureRequest,
-    versitygw: S3Server,
-    versitygw_bucket: str,
-    proxy: HttpProxy,
-    hourglass: Hourglass,
-) -> S3Storage:
-    bulk: Bulk = request.param
-    waiting = hourglass.waiting()
-    return storage_on(versitygw, versitygw_bucket, proxy.endpoint, bulk=bulk, waiting=waiting)
 
 
 @pytest.fixture

@@ -35,12 +35,6 @@ def ignoring(name: str) -> Fault:
 
 
 @pytest.fixture
-def proxy(versitygw: S3Server) -> Iterator[HttpProxy]:
-    with HttpProxy(versitygw.endpoint) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 def storage(versitygw: S3Server, versitygw_bucket: str, proxy: HttpProxy) -> S3Storage:
     return storage_on(versitygw, versitygw_bucket, proxy.endpoint)
 

@@ -20,6 +20,7 @@ from zarr.testing.strategies import node_names, np_array_and_chunks
 import icechunk_stream as ic
 from tests.zarr.keyed import KeyedStore
 
+EXAMPLES = settings.get_profile(settings.get_current_profile_name()).max_examples
 SPEC_VERSIONS = pytest.mark.parametrize("spec_version", [1, 2])
 # zarr warns of data types that it may yet change.
 UNSTABLE = pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
@@ -95,7 +96,9 @@ class StoreMachine(ZarrStoreStateMachine):
 
 def run(machine: type[RuleBasedStateMachine], spec_version: int) -> None:
     versioned = type(machine.__name__, (machine,), {"spec_version": spec_version})
-    run_state_machine_as_test(versioned, settings=settings(max_examples=30, stateful_step_count=30))
+    run_state_machine_as_test(
+        versioned, settings=settings(max_examples=EXAMPLES // 7, stateful_step_count=30)
+    )
 
 
 @UNSTABLE
