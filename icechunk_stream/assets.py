@@ -124,6 +124,11 @@ class Assets:
             case Missing():
                 raise RepositoryNotFoundError(f"{self.storage!r} has lost its {REPO_KEY} object")
 
+    @property
+    def last_repo(self) -> HeldRepo | None:
+        """The ``repo`` object as it was read or written last, without asking for it."""
+        return self._repo
+
     def keep_repo(self, data: bytes, version: Version) -> HeldRepo:
         """Remember a ``repo`` object that was just read or written."""
         self._repo = HeldRepo(version, decode_repo_info(data, REPO_KEY))

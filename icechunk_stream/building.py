@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from icechunk_stream.effects import random_bytes
+from icechunk_stream.errors import ConflictError, InternalError
+from icechunk_stream.format.boxes import overlap
 from icechunk_stream.format.ids import ID12, OBJECT_ID_SIZE, ManifestId
 from icechunk_stream.format.manifest_encode import encode_manifest
 from icechunk_stream.format.nodes import ArrayNode, ManifestRefs
@@ -87,6 +89,7 @@ def build_tree(
 ) -> Tree:
     """Apply changes to a snapshot; manifests that have to be parted are read."""
     nodes = list(_next_nodes(base.snapshot, changes))
+    _check_all_placed(nodes, changes)
     jobs = [
         _job(stored, node, changes, rules)
         for stored, node in nodes
@@ -113,6 +116,15 @@ def _next_nodes(base: Snapshot, changes: ChangeSet) -> Iterator[tuple[Node, Node
             yield node, now
     for node in changes.created.values():
         yield node, node
+
+
+def _check_all_placed(nodes: Sequence[tuple[Node, Node]], changes: ChangeSet) -> None:
+    """Changes of a node that is in no snapshot would be dropped in silence."""
+    present = {node.id for _, node in nodes}
+    for id, path in changes.changed_paths():
+        if id not in present:
+            message = f"{path} was changed here and is gone: discard the changes, and begin again"
+            raise ConflictError(message=message)
 
 
 def _needs_manifests(node: ArrayNode, changes: ChangeSet) -> bool:
@@ -174,6 +186,8 @@ def _in_order(job: _Job, made: Sequence[tuple[int | bytes, NewManifest]]) -> Man
     ids = np.frombuffer(b"".join(id for _, id, _ in entries), ID12)
     rank = len(job.node.shape)
     extents = np.array([box for *_, box in entries], np.uint32).reshape(len(ids), rank, 2)
+    if len(ids) > 1 and overlap(extents):
+        raise InternalError(f"new extents of {job.node.path} overlap; nothing was committed")
     return ManifestRefs(ids, extents)
 
 

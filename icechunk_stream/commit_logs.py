@@ -110,8 +110,19 @@ def own_log(assets: Assets, record: SnapshotRecord) -> TransactionLog:
         return assets.transaction_log(record.id)
     except ObjectNotFoundError as error:
         key = transaction_log_key(record.id)
+        if record.parent_id is None:
+            raise ObjectNotFoundError(_not_below(record), key=key) from error
         message = (
             f"nobody can tell what the snapshot {record.id} ({record.message!r}) changed: its log"
             f" {key} is missing in {assets.storage!r}. Restore it, or begin after that snapshot"
         )
         raise ObjectNotFoundError(message, key=key) from error
+
+
+def _not_below(record: SnapshotRecord) -> str:
+    """Spec v1 keeps no log of the first snapshot; only where a branch was reset it is asked for."""
+    return (
+        f"the branch was reset to a snapshot that does not come after the one that this began with,"
+        f" and the first snapshot {record.id} has no log of changes: make the change again from the"
+        " tip"
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from icechunk_stream.errors import (
     ConflictError,
     ErrorKind,
     FormatError,
+    IcechunkError,
     RefNotFoundError,
     StorageError,
 )
@@ -25,12 +26,13 @@ from icechunk_stream.format.snapshot_encode import SnapshotContents, encode_snap
 from icechunk_stream.format.times import from_micros
 from icechunk_stream.format.transaction_log_encode import encode_transaction_log
 from icechunk_stream.refs import RefFiles, RepoObject
+from icechunk_stream.storage import Written
 from icechunk_stream.tips import Amend, Commit, Detach, FileTip, RepoTip, read_tip, swap_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from icechunk_stream.assets import Assets
+    from icechunk_stream.assets import Assets, HeldRepo
     from icechunk_stream.building import EncodingRules, NewManifest, Tree
     from icechunk_stream.changes import ChangeSet
     from icechunk_stream.format.transaction_log_encode import LogContents
@@ -50,7 +52,7 @@ _DOUBTFUL_TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """The commit is in the history of its branch."""
+    """The commit was made; where the branch was reset or deleted since, it is not there now."""
 
     id: SnapshotId
 
@@ -100,6 +102,7 @@ class Committer:
             CommitStateUnknownError: the commit may or may not be in the history, or may get there
                 yet. Calling again finds out, and never commits twice.
         """
+        # With the base of another tip, the commits between them would be undone.
         assert base.snapshot.id == tip.id
         settled = self._settle(tip, message.move) if self.attempts else None
         if settled is not None:
@@ -126,15 +129,15 @@ class Committer:
 
     def _settle(self, tip: Tip, move: type[Move]) -> Landed | Overtaken | None:
         """After an attempt of unknown outcome: what became of it, or None if nothing yet."""
-        return self._decided(self._newest(tip.branch), tip, move)
+        return self._decided(self._newest(tip, move), tip, move)
 
     def _decided(self, newest: Tip | None, tip: Tip, move: type[Move]) -> Landed | Overtaken | None:
         landed = self._landed(newest, tip)
         if landed is not None:
             return landed
         overtaken = _overtaken(newest, tip, move)
-        if overtaken is not None and newest is not None:
-            # The version that the attempts were to replace is gone: they cannot land any more.
+        if overtaken is not None:
+            # They were to replace a version of the tip that is no longer there.
             self.attempts.clear()
         return overtaken
 
@@ -195,17 +198,34 @@ class Committer:
     def _publish(
         self, tip: Tip, move: Move, swap: Swap, prepared: LostRace | None
     ) -> Landed | Overtaken:
-        """Swap until the outcome is certain; the same snapshot every time."""
+        """Swap, and never say that nothing was committed where that is not certain."""
         doubts: list[StorageError] = []
+        try:
+            return self._swap_until_certain(tip, move, swap, prepared, doubts)
+        except IcechunkError as error:
+            lost = [doubt for doubt in doubts if isinstance(doubt, CommitStateUnknownError)]
+            if not lost:
+                raise
+            raise _unknown(tip.branch, lost[0], type(move)) from error
+
+    def _swap_until_certain(
+        self,
+        tip: Tip,
+        move: Move,
+        swap: Swap,
+        prepared: LostRace | None,
+        doubts: list[StorageError],
+    ) -> Landed | Overtaken:
+        """The same snapshot every time; ``doubts`` gets the failures whose outcome is unknown."""
         for tries in range(_IMMEDIATE_TRIES + self.updates.retry.max_tries):
             outcome = prepared or self._send(swap, move)
-            if isinstance(outcome, FileTip | RepoTip):
+            if isinstance(outcome, Written):
                 return Landed(move.record.id)
             if isinstance(outcome, StorageError):
                 doubts.append(outcome)
             elif not doubts:
                 self.attempts.discard(move.record.id)
-            newest = self._newest_after(tip.branch, doubts)
+            newest = self._newest(tip, type(move))
             decided = self._decided(newest, tip, type(move))
             if decided is not None:
                 return decided
@@ -216,37 +236,36 @@ class Committer:
             prepared = swap.prepare()
         raise _exhausted(tip.branch)
 
-    def _send(self, swap: Swap, move: Move) -> Tip | LostRace | StorageError:
+    def _send(self, swap: Swap, move: Move) -> Written | LostRace | StorageError:
         self.attempts.add(move.record.id)
         try:
             return swap.send()
         except StorageError as error:
             return error
 
-    def _newest(self, branch: str) -> Tip | None:
+    def _newest(self, tip: Tip, move: type[Move]) -> Tip | None:
+        """The tip as it is now, or None where the branch is gone; a detached move needs none."""
+        if move is Detach and isinstance(tip, RepoTip):
+            return replace(tip, held=self.assets.repo())
         try:
-            return read_tip(self.assets, self.spec_version, branch)
+            return read_tip(self.assets, self.spec_version, tip.branch)
         except RefNotFoundError:
             return None
 
-    def _newest_after(self, branch: str, doubts: list[StorageError]) -> Tip | None:
-        try:
-            return self._newest(branch)
-        except StorageError as error:
-            if doubts:
-                raise _unknown(branch, doubts[-1]) from error
-            raise
-
     def _landed(self, newest: Tip | None, tip: Tip) -> Landed | None:
         """The attempt that the history has, if it has one."""
-        match newest:
-            case RepoTip(held=held):
-                found = (id for id in self.attempts if held.info.snapshots.row(id) is not None)
-                return next((Landed(id) for id in found), None)
-            case FileTip() if self.attempts and newest.id != tip.id:
-                return self._landed_before(newest, tip)
-            case _:
-                return None
+        if isinstance(tip, RepoTip):
+            return self._landed_in(self.assets.last_repo)
+        if isinstance(newest, FileTip) and self.attempts and newest.id != tip.id:
+            return self._landed_before(newest, tip)
+        return None
+
+    def _landed_in(self, held: HeldRepo | None) -> Landed | None:
+        """Spec v2 lists a snapshot also when its branch is gone."""
+        if held is None:
+            return None
+        found = (id for id in self.attempts if held.info.snapshots.row(id) is not None)
+        return next((Landed(id) for id in found), None)
 
     def _landed_before(self, newest: FileTip, tip: Tip) -> Landed | None:
         for record in history_of(self.assets, newest).ancestry(newest.id):
@@ -257,7 +276,7 @@ class Committer:
         return None
 
     def _check_doubts(
-        self, outcome: Tip | LostRace | StorageError, doubts: list[StorageError], id: SnapshotId
+        self, outcome: LostRace | StorageError, doubts: list[StorageError], id: SnapshotId
     ) -> None:
         """Give up on a write that failed for certain, and on one that stays in doubt."""
         if not isinstance(outcome, StorageError):
@@ -297,10 +316,15 @@ def _overtaken(newest: Tip | None, tip: Tip, move: type[Move]) -> Overtaken | No
     return Overtaken(newest) if newest.id != tip.id and move is not Detach else None
 
 
-def _unknown(branch: str, error: StorageError) -> CommitStateUnknownError:
+def _unknown(branch: str, error: StorageError, move: type[Move]) -> CommitStateUnknownError:
+    again = (
+        "Flushing again is safe, and may list the same changes twice"
+        if move is Detach
+        else "Commit this session again: that finds out first, and never commits twice"
+    )
     message = (
         f"whether the commit on {branch!r} was made is unknown ({error}). Nothing was deleted."
-        " Commit this session again: that finds out first, and never commits twice"
+        f" {again}"
     )
     return CommitStateUnknownError(message)
 

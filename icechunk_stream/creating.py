@@ -141,7 +141,8 @@ def _has_given_way(storage: Storage) -> bool:
 def _create_repo(storage: Storage, config: RepositoryConfig, first: int, level: int) -> ConfigState:
     """Spec v2: the ``repo`` object is what makes a repository of a location."""
     log = encode_transaction_log(LogContents(INITIAL_SNAPSHOT), SpecVersion.v2, level)
-    storage.put(transaction_log_key(INITIAL_SNAPSHOT), log)
+    # Another creator's log is the same, and whoever put it may have stopped before the next step.
+    storage.put_if(transaction_log_key(INITIAL_SNAPSHOT), log, None)
     stored = None if is_default(config) else encode_config_flexbuffer(config)
     data = encode_repo_info(_first_state(first, stored), level)
     match storage.put_if(REPO_KEY, data, None):

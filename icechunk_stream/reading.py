@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from icechunk_stream.virtual.containers import Containers
 
 
+# Release 1.x makes extents overlap, a few at a time; more of them are there to be fetched in vain.
+_MOST_COVERING = 64
+
+
 class NodesByPath(Protocol):
     """Groups and arrays in the order of their paths' bytes."""
 
@@ -66,15 +70,16 @@ class SnapshotReader:
 
     def payload(self, node: ArrayNode, index: Sequence[int]) -> ChunkPayload | None:
         """What a chunk is, or None where it was never written."""
-        number = self._covering(node, index)
-        if number is None:
-            return None
-        return _find(self.columns(node, number), index)
+        for number in self._covering(node, index):
+            found = _find(self.columns(node, number), index)
+            if found is not None:
+                return found
+        return None
 
     def payload_is_near(self, node: ArrayNode, index: Sequence[int]) -> bool:
         """Whether ``payload`` answers from memory."""
-        number = self._covering(node, index)
-        return number is None or self._cached(node, number) is not None
+        numbers = self._covering(node, index)
+        return all(self._cached(node, number) is not None for number in numbers)
 
     def all_columns(self, node: ArrayNode) -> Iterator[RefView]:
         """References of an array, manifest by manifest."""
@@ -95,10 +100,14 @@ class SnapshotReader:
             case VirtualChunk():
                 return fetch_virtual(self.containers, payload, start, end)
 
-    def _covering(self, node: ArrayNode, index: Sequence[int]) -> int | None:
+    def _covering(self, node: ArrayNode, index: Sequence[int]) -> list[int]:
         if len(index) != len(node.shape) or not len(node.manifests):
-            return None
-        return node.manifests.covering(index)
+            return []
+        numbers = node.manifests.covering(index)
+        if len(numbers) > _MOST_COVERING:
+            message = f"{len(numbers)} manifests of {node.path} cover the chunk {tuple(index)}"
+            raise FormatError(message, key=snapshot_key(self.snapshot.id))
+        return numbers
 
     def _cached(self, node: ArrayNode, number: int) -> Manifest | None:
         return self.assets.cached_manifest(node.manifests.id(number))

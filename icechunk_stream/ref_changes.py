@@ -25,7 +25,15 @@ from icechunk_stream.format.updates import (
     TagDeleted,
 )
 from icechunk_stream.ops.feature_flags import CREATE_TAG, DELETE_TAG, require_flag
-from icechunk_stream.refs import MAIN, branch_key, encode_ref, parse_ref, tag_key, tombstone_key
+from icechunk_stream.refs import (
+    MAIN,
+    branch_key,
+    encode_ref,
+    no_branch,
+    parse_ref,
+    tag_key,
+    tombstone_key,
+)
 from icechunk_stream.repo_updates import RepoChange, update_repo
 from icechunk_stream.storage import Fetched, LostRace
 
@@ -102,7 +110,7 @@ class RefFileChanges:
     def _branch(self, name: str) -> tuple[SnapshotId, Version]:
         found = self._find_branch(name)
         if found is None:
-            raise _no_branch(name)
+            raise no_branch(name)
         return found
 
     def _find_branch(self, name: str) -> tuple[SnapshotId, Version] | None:
@@ -203,7 +211,7 @@ def _with_branch(info: RepoInfo, name: str, id: SnapshotId) -> RepoState:
 def _tip(info: RepoInfo, name: str) -> SnapshotId:
     row = info.branches.get(name)
     if row is None:
-        raise _no_branch(name)
+        raise no_branch(name)
     return info.snapshots.id(row)
 
 
@@ -221,10 +229,6 @@ def _conflict(name: str, expected: SnapshotId | None, actual: SnapshotId | None)
     actual_text = None if actual is None else str(actual)
     kind = ErrorKind.BRANCH_UPDATE_CONFLICT
     return ConflictError(expected_text, actual_text, message, kind)
-
-
-def _no_branch(name: str) -> RefNotFoundError:
-    return RefNotFoundError(f"the repository has no branch {name!r}: name one of list_branches()")
 
 
 def _no_tag(name: str) -> RefNotFoundError:

@@ -69,7 +69,7 @@ class RefFiles:
     def branch(self, name: str) -> SnapshotId:
         found = self._read(_checked_name(_BRANCH, name))
         if found is None:
-            raise _no_branch(name)
+            raise no_branch(name)
         return found
 
     def tags(self) -> set[str]:
@@ -133,7 +133,7 @@ class RepoObject:
     def branch(self, name: str) -> SnapshotId:
         row = self.info.branches.get(name)
         if row is None:
-            raise _no_branch(name)
+            raise no_branch(name)
         return self.info.snapshots.id(row)
 
     def tags(self) -> set[str]:
@@ -188,6 +188,11 @@ def parse_ref(data: bytes, key: str) -> SnapshotId:
         raise FormatError(f"it names no snapshot ({error})", key=key) from error
 
 
+def no_branch(name: str) -> RefNotFoundError:
+    message = f"the repository has no branch {name!r}: create it, or name one of list_branches()"
+    return RefNotFoundError(message)
+
+
 class _Ref(msgspec.Struct):
     snapshot: str
 
@@ -207,10 +212,6 @@ def _record_of(snapshot: Snapshot) -> SnapshotRecord:
         message=snapshot.message,
         metadata=snapshot.metadata,
     )
-
-
-def _no_branch(name: str) -> RefNotFoundError:
-    return RefNotFoundError(f"the repository has no branch {name!r}")
 
 
 def _no_tag(name: str) -> RefNotFoundError:

@@ -113,16 +113,21 @@ class RepoSwap:
 
     def _is_logged(self, assets: Assets, info: RepoInfo) -> bool:
         """Whether the log names our backup, which only the object that we sent does."""
-        page: RepoInfo | None = info
-        while page is not None:
-            updates = page.updates()
-            names = {page.repo_before_updates, *(update.backup for update in updates)}
-            if self.backup in names:
+        page, seen = info, set[str]()
+        while True:
+            updates, before = page.updates(), page.repo_before_updates
+            if self.backup in {before, *(update.backup for update in updates)}:
                 return True
-            if page.repo_before_updates is None or updates[-1].updated_at < self.updated_at:
+            # Damaged logs have pages without entries, and pages that follow themselves.
+            if not updates or updates[-1].updated_at < self.updated_at:
                 return False
-            page = assets.backup(page.repo_before_updates)
-        return False
+            if before is None or before in seen:
+                return False
+            seen.add(before)
+            earlier = assets.backup(before)
+            if earlier is None:
+                return False
+            page = earlier
 
 
 def update_repo(

@@ -231,7 +231,7 @@ class Session:
     def flush(self, message: str, *, metadata: dict[str, Any] | None = None) -> str:
         """Make the changes a snapshot that no branch points to; its id."""
         work = self._working_to_commit(allow_empty=True)
-        return self._done(work.commit(Message(message, self._metadata(metadata), Detach)))
+        return self._done(work.flush(Message(message, self._metadata(metadata), Detach)))
 
     def rebase(self, solver: ConflictSolver) -> None:
         """Bring the changes onto the tip of the branch.

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
-from icechunk_stream.errors import RefNotFoundError
 from icechunk_stream.format.repo_info_encode import RepoState
 from icechunk_stream.format.updates import CommitAmended, NewCommit, NewDetachedSnapshot
 from icechunk_stream.info import SpecVersion
-from icechunk_stream.refs import branch_key, parse_ref
+from icechunk_stream.refs import branch_key, encode_ref, no_branch, parse_ref
 from icechunk_stream.repo_updates import RepoChange, RepoSwap, require_online
 from icechunk_stream.storage import Fetched, LostRace, Written
 
@@ -75,7 +72,7 @@ class Swap(Protocol):
     def prepare(self) -> LostRace | None:
         """What has to be there before ``send``, and may be written beside all other objects."""
 
-    def send(self) -> Tip | LostRace:
+    def send(self) -> Written | LostRace:
         """The conditional write."""
 
 
@@ -90,7 +87,7 @@ def tip_in(held: HeldRepo, branch: str) -> RepoTip:
     """The tip of a branch in a version of the ``repo`` object."""
     row = held.info.branches.get(branch)
     if row is None:
-        raise _no_branch(branch)
+        raise no_branch(branch)
     return RepoTip(branch, held.info.snapshots.id(row), held)
 
 
@@ -105,7 +102,7 @@ def swap_of(assets: Assets, tip: Tip, move: Move, rules: UpdateRules) -> Swap:
             require_online(tip.held.info)
             change = _moved(tip, move)
             swap = RepoSwap.of(tip.held, change, rules, at_least=move.record.flushed_at)
-            return _RepoSwap(assets, tip.branch, swap)
+            return _RepoSwap(assets, swap)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +114,8 @@ class _NoSwap:
     def prepare(self) -> None:
         return None
 
-    def send(self) -> FileTip:
-        return self.tip
+    def send(self) -> Written:
+        return Written(self.tip.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,32 +127,24 @@ class _FileSwap:
     def prepare(self) -> None:
         return None
 
-    def send(self) -> FileTip | LostRace:
-        data = msgspec.json.encode({"snapshot": str(self.new)})
+    def send(self) -> Written | LostRace:
+        data = encode_ref(self.new)
         key = branch_key(self.tip.branch)
-        match self.assets.storage.put_if(key, data, self.tip.version):
-            case Written(version):
-                return replace(self.tip, id=self.new, version=version)
-            case LostRace() as lost:
-                return lost
+        return self.assets.storage.put_if(key, data, self.tip.version)
 
 
 @dataclass(frozen=True, slots=True)
 class _RepoSwap:
     assets: Assets
-    branch: str
     swap: RepoSwap
 
     def prepare(self) -> LostRace | None:
         outcome = self.swap.copy_backup(self.assets.storage)
         return outcome if isinstance(outcome, LostRace) else None
 
-    def send(self) -> RepoTip | LostRace:
-        match self.swap.send(self.assets):
-            case LostRace() as lost:
-                return lost
-            case held:
-                return tip_in(held, self.branch)
+    def send(self) -> Written | LostRace:
+        outcome = self.swap.send(self.assets)
+        return outcome if isinstance(outcome, LostRace) else Written(outcome.version)
 
 
 def _moved(tip: RepoTip, move: Move) -> RepoChange:
@@ -193,8 +182,4 @@ def _read_file_tip(assets: Assets, branch: str) -> FileTip:
         case Fetched(data, version):
             return FileTip(branch, parse_ref(data, key), version)
         case _:
-            raise _no_branch(branch)
-
-
-def _no_branch(branch: str) -> RefNotFoundError:
-    return RefNotFoundError(f"the repository has no branch {branch!r}: create it, or name another")
+            raise no_branch(branch)

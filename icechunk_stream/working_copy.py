@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from icechunk_stream.errors import (
     RefNotFoundError,
     SessionStateError,
 )
+from icechunk_stream.format.ids import INITIAL_SNAPSHOT
 from icechunk_stream.overlay import OverlayReader
 from icechunk_stream.rebasing import Rebased, Stuck, rebase
 from icechunk_stream.repo_updates import UpdateRules
@@ -26,7 +29,7 @@ from icechunk_stream.tips import RepoTip, read_tip
 from icechunk_stream.writing import Edits, WriteRules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from icechunk_stream.assets import Assets
     from icechunk_stream.config import RepositoryConfig
@@ -83,6 +86,9 @@ class WorkingCopy:
         self._rules = rules
         self._read = read
         self._committer = self._new_committer()
+        self._lock = threading.RLock()
+        self._is_done = False
+        # Whether a rebase got stuck below the tip, so that ``tip`` is not the branch's.
         self._is_behind = False
         self.tip = tip
         self.changes = ChangeSet()
@@ -105,15 +111,16 @@ class WorkingCopy:
 
     def discard(self) -> None:
         """Forget all changes; should an attempt to commit them land yet, others made it."""
-        self._committer = self._new_committer()
-        self._stand_on(self.tip, ChangeSet())
+        with self._alone():
+            behind = self._is_behind
+            self._committer = self._new_committer()
+            self._stand_on(self.tip, ChangeSet())
+            self._is_behind = behind
 
     def commit(self, message: Message) -> SnapshotId:
         """Commit, or raise ``ConflictError`` where the branch has moved on."""
-        outcome = self._attempt(message)
-        if isinstance(outcome, Landed):
-            return outcome.id
-        raise self._conflict(outcome.tip)
+        with self._alone():
+            return self._commit(message)
 
     def commit_with_rebase(
         self, message: Message, solver: ConflictSolver, tries: int
@@ -121,29 +128,69 @@ class WorkingCopy:
         """Commit; as often as the branch moves on before, rebase and commit again."""
         tries = max(tries, 0)
         newest: Tip | None = None
-        for attempt in range(tries + 1):
-            counted = replace(message, metadata=_counted(message.metadata, attempt))
-            outcome = self._attempt(counted)
-            if isinstance(outcome, Landed):
-                return outcome.id
-            newest = outcome.tip
-            if newest is None or attempt == tries:
-                break
-            self._catch_up(newest, solver, attempt)
-        raise self._conflict(newest)
+        with self._alone():
+            for attempt in range(tries + 1):
+                counted = replace(message, metadata=_counted(message.metadata, attempt))
+                outcome = self._attempt(counted)
+                if isinstance(outcome, Landed):
+                    return outcome.id
+                newest = outcome.tip
+                if newest is None or attempt == tries:
+                    break
+                self._catch_up(newest, solver, attempt)
+            raise self._conflict(newest)
 
     def amend(self, message: Message) -> SnapshotId:
         """Replace the tip by a commit that has its changes and these."""
         if not isinstance(self.tip, RepoTip):
             text = "amending needs a repository of spec v2, and this one has spec v1: commit"
             raise FormatError(text, ErrorKind.UNSUPPORTED_SPEC_VERSION)
-        if history_of(self._assets, self.tip).record(self.tip.id).parent_id is None:
+        if self.base.snapshot.id == INITIAL_SNAPSHOT:
             text = "the first snapshot of a repository cannot be amended: commit instead"
             raise SessionStateError(text, ErrorKind.NO_AMEND_FOR_INITIAL_COMMIT)
         return self.commit(message)
 
+    def flush(self, message: Message) -> SnapshotId:
+        """Store the changes as a snapshot on no branch, whatever became of this one's."""
+        with self._alone():
+            outcome = self._committer.commit(self.tip, self.base, self.changes, message)
+            if not isinstance(outcome, Landed):
+                raise self._conflict(outcome.tip)
+            self._is_done = True
+            return outcome.id
+
     def rebase(self, solver: ConflictSolver) -> None:
         """Bring the changes onto the newest tip; where the branch is gone, nothing happens."""
+        with self._alone():
+            self._rebase(solver)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One commit, rebase or discard at a time, and no writes meanwhile: they would be lost.
+
+        Writes stay refused once a commit is made, and while its outcome is unknown.
+        """
+        with self._lock:
+            if self._is_done:
+                message = "the session was committed: begin another one to go on"
+                raise SessionStateError(message, ErrorKind.COMMIT_NOT_ALLOWED)
+            self.edits.close()
+            try:
+                yield
+            finally:
+                self._reopen_edits()
+
+    def _reopen_edits(self) -> None:
+        if not (self._is_done or self._committer.is_in_doubt):
+            self.edits.reopen()
+
+    def _commit(self, message: Message) -> SnapshotId:
+        outcome = self._attempt(message)
+        if isinstance(outcome, Landed):
+            return outcome.id
+        raise self._conflict(outcome.tip)
+
+    def _rebase(self, solver: ConflictSolver) -> None:
         try:
             newest = read_tip(self._assets, self._rules.spec_version, self.branch)
         except RefNotFoundError:
@@ -161,18 +208,8 @@ class WorkingCopy:
             if newest.id != self.tip.id:
                 return Overtaken(newest)
             self.tip, self._is_behind = newest, False
-        return self._with_closed_edits(message)
-
-    def _with_closed_edits(self, message: Message) -> Landed | Overtaken:
-        """Refuse what other threads write meanwhile, and for good once the commit is made."""
-        self.edits.close()
-        is_made = False
-        try:
-            outcome = self._committer.commit(self.tip, self.base, self.changes, message)
-            is_made = isinstance(outcome, Landed)
-        finally:
-            if not is_made:
-                self.edits.reopen()
+        outcome = self._committer.commit(self.tip, self.base, self.changes, message)
+        self._is_done = isinstance(outcome, Landed)
         return outcome
 
     def _catch_up(self, newest: Tip, solver: ConflictSolver, attempt: int) -> None:
@@ -181,7 +218,7 @@ class WorkingCopy:
             self._rebase_onto(newest, solver)
             return
         sleep(_PAUSES.pause(attempt, random_fraction()))
-        self.rebase(solver)
+        self._rebase(solver)
 
     def _rebase_onto(self, newest: Tip, solver: ConflictSolver) -> None:
         if newest.id == self.tip.id:
@@ -193,7 +230,7 @@ class WorkingCopy:
             case Rebased(changes=changes):
                 self._stand_on(newest, changes)
             case Stuck(reached=reached):
-                self._stand_on(replace(self.tip, id=reached.base), reached.changes)
+                self._stand_on(replace(newest, id=reached.base), reached.changes)
                 self._is_behind = True
                 raise RebaseFailedError(str(outcome.failed_on), outcome.conflicts)
 
@@ -206,12 +243,15 @@ class WorkingCopy:
         self.base = base
         self.reader = OverlayReader(base, changes)
         self.edits = Edits(self.reader, changes, self._rules.edits)
+        self.edits.close()
 
     def _conflict(self, actual: Tip | None) -> Exception:
-        if actual is None and isinstance(self.tip, RepoTip):
-            message = f"the branch {self.branch!r} is gone: create it again, or use another"
+        if actual is not None:
+            return ConflictError(str(self.tip.id), str(actual.id))
+        message = f"the branch {self.branch!r} is gone: create it again, or use another"
+        if isinstance(self.tip, RepoTip):
             return RefNotFoundError(message, ErrorKind.BRANCH_NOT_FOUND)
-        return ConflictError(str(self.tip.id), None if actual is None else str(actual.id))
+        return ConflictError(str(self.tip.id), None, message)
 
 
 def _counted(metadata: Mapping[str, Any], attempts: int) -> dict[str, Any]:

@@ -179,8 +179,8 @@ class Edits:
         with self._lock:
             if self._is_closed:
                 message = (
-                    "the session began to commit while this was written, and does not hold it:"
-                    " write before commit(), or to a new Repository.writable_session(branch)"
+                    "the session began to commit or to rebase while this was written, and does"
+                    " not hold it: write it again, after a commit to a new writable session"
                 )
                 raise ReadOnlyError(message, ErrorKind.READ_ONLY_SESSION)
             yield self._changes

@@ -79,6 +79,11 @@ class ChangeSet:
         if len(table):
             self._chunks_of(node).set_many(table)
 
+    def changed_paths(self) -> list[tuple[NodeId, str]]:
+        """Nodes with other documents or chunks than before."""
+        updated = [(node.id, node.path) for node in list(self.updated.values())]
+        return updated + [(id, chunks.path) for id, chunks in list(self.chunks.items())]
+
     def copy(self) -> ChangeSet:
         """A change set that can go another way from here."""
         twin = ChangeSet()

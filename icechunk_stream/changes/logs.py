@@ -33,9 +33,9 @@ _ID_LISTS = (
 
 def log_of(changes: ChangeSet, id: SnapshotId) -> LogContents:
     """The log of the snapshot that these changes make."""
-    new_groups, new_arrays = _by_kind(changes.created.values())
-    updated_groups, updated_arrays = _by_kind(changes.updated.values())
-    deleted = changes.deleted.values()
+    new_groups, new_arrays = _by_kind(list(changes.created.values()))
+    updated_groups, updated_arrays = _by_kind(list(changes.updated.values()))
+    deleted = list(changes.deleted.values())
     return LogContents(
         id=id,
         new_groups=new_groups,
@@ -45,7 +45,7 @@ def log_of(changes: ChangeSet, id: SnapshotId) -> LogContents:
         updated_arrays=updated_arrays,
         updated_groups=updated_groups,
         updated_chunks={
-            node: chunks.run().table.indices for node, chunks in changes.chunks.items()
+            node: chunks.run().table.indices for node, chunks in list(changes.chunks.items())
         },
     )
 

@@ -13,12 +13,20 @@ _SECRET_KEY = re.compile(
 )
 _USER_INFO = re.compile(r"(?<=://)[^/?#]*@")
 _QUERY = re.compile(r"(?<=://)([^?#\s]*)\?[^#\s]*")
+_BEFORE_AT = re.compile(r"[^/@]*@")
 HIDDEN = "***"
 
 
 def redact_url(text: str) -> str:
     """The text with user names, passwords and query strings of URLs hidden."""
     return _QUERY.sub(rf"\1?{HIDDEN}", _USER_INFO.sub(f"{HIDDEN}@", text))
+
+
+def redact_location(location: str) -> str:
+    """A location alone, which need not be a URL, without what a query or a user name tells."""
+    place, query, _ = location.partition("?")
+    shown = _BEFORE_AT.sub(f"{HIDDEN}@", redact_url(place))
+    return f"{shown}?{HIDDEN}" if query else shown
 
 
 def redact_options(options: Mapping[str, str]) -> dict[str, str]:

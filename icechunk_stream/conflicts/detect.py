@@ -40,27 +40,32 @@ def find_conflicts(ours: ChangeSet, log: TransactionLog, theirs: NodesByPath) ->
 
 def chunks_of_both(ours: ChangeSet, log: TransactionLog) -> Iterator[tuple[NodeId, Coordinates]]:
     """Chunks that were changed on both sides, by array."""
-    for id, changes in ours.chunks.items():
+    for id, changes in list(ours.chunks.items()):
         changed = log.updated_chunks.get(id)
         if changed is not None and len(both := _shared(changes, changed)):
             yield id, both
 
 
 def gone_nodes(ours: ChangeSet, theirs: NodesByPath) -> Iterator[Conflict]:
-    """Changes of nodes that are not there, whatever became of them."""
-    for node in ours.updated.values():
+    """Changes of nodes and chunks that have no place there, whatever became of it."""
+    for node in list(ours.updated.values()):
         if not _holds(theirs, node.path, node.id):
             yield Conflict(_update_of_deleted(node), node.path)
-    new = {node.id for node in ours.created.values()}
-    for id, changes in ours.chunks.items():
-        if id not in new and not _holds(theirs, changes.path, id):
+    new = {node.id for node in list(ours.created.values())}
+    for id, changes in list(ours.chunks.items()):
+        if id in new:
+            continue
+        found = theirs.get(changes.path)
+        if not isinstance(found, ArrayNode) or found.id != id:
             yield Conflict(ConflictType.ChunksUpdatedInDeletedArray, changes.path)
+        elif id not in ours.updated and not _has_place(found, changes):
+            yield Conflict(ConflictType.ChunksUpdatedInUpdatedArray, changes.path)
 
 
 def _taken_places(ours: ChangeSet, theirs: NodesByPath) -> Iterator[Conflict]:
     """A node that takes the place of one that we deleted meets it in their snapshot."""
-    replaced = {node.path: node.id for node in ours.deleted.values()}
-    for path in ours.created:
+    replaced = {node.path: node.id for node in list(ours.deleted.values())}
+    for path in list(ours.created):
         found = theirs.get(path)
         if found is not None and found.id != replaced.get(path):
             yield Conflict(ConflictType.NewNodeConflictsWithExistingNode, path)
@@ -69,7 +74,7 @@ def _taken_places(ours: ChangeSet, theirs: NodesByPath) -> Iterator[Conflict]:
 def _places_in_arrays(ours: ChangeSet, theirs: NodesByPath) -> Iterator[Conflict]:
     """The path of such a conflict is that of the array."""
     arrays: dict[str, bool] = {}
-    for path in ours.created:
+    for path in list(ours.created):
         for above in _ancestors(path):
             if above not in arrays:
                 arrays[above] = isinstance(theirs.get(above), ArrayNode)
@@ -89,14 +94,14 @@ def _updates_of_deleted(ours: ChangeSet, log: TransactionLog) -> Iterator[Confli
 
 def _chunks_of_deleted(ours: ChangeSet, log: TransactionLog) -> Iterator[Conflict]:
     deleted = _set_of(log.deleted_arrays)
-    for id, changes in ours.chunks.items():
+    for id, changes in list(ours.chunks.items()):
         if id.raw in deleted:
             yield Conflict(ConflictType.ChunksUpdatedInDeletedArray, changes.path)
 
 
 def _chunks_of_updated(ours: ChangeSet, log: TransactionLog) -> Iterator[Conflict]:
     updated = _set_of(log.updated_arrays)
-    for id, changes in ours.chunks.items():
+    for id, changes in list(ours.chunks.items()):
         if id.raw in updated:
             yield Conflict(ConflictType.ChunksUpdatedInUpdatedArray, changes.path)
 
@@ -114,7 +119,8 @@ def _deletes_of_updated(
     groups = _set_of(log.updated_groups)
     if not (updated or groups):
         return
-    for gone in sorted(ours.deleted.values(), key=lambda node: (not node.is_array, node.path)):
+    deleted = list(ours.deleted.values())
+    for gone in sorted(deleted, key=lambda node: (not node.is_array, node.path)):
         found = theirs.get(gone.path)
         if found is None:
             continue
@@ -139,6 +145,15 @@ def _hit(ours: ChangeSet, arrays: Ids, groups: Ids) -> Iterator[Node]:
             node = ours.updated.get(NodeId(id))
             if node is not None:
                 yield node
+
+
+def _has_place(array: ArrayNode, changes: ChunkChanges) -> bool:
+    """Whether all changed chunks are in the grid of an array."""
+    indices = changes.run().table.indices
+    if len(array.grid) != changes.rank or not len(indices):
+        return len(array.grid) == changes.rank
+    highest = indices.max(axis=0).tolist()
+    return all(top < count for top, count in zip(highest, array.grid, strict=True))
 
 
 def _shared(changes: ChunkChanges, changed: Coordinates) -> Coordinates:

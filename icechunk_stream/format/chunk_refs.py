@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import zstandard
 
-from icechunk_stream.config.redact import redact_url
+from icechunk_stream.config.redact import redact_location
 from icechunk_stream.format.ids import ChunkId
 from icechunk_stream.format.texts import byte_column, text_column
 
@@ -79,7 +79,7 @@ class VirtualChunk:
 
     def __repr__(self) -> str:
         """The location without what a signed URL would give away."""
-        where = f"{redact_url(self.location)!r}, {self.offset}, {self.length}"
+        where = f"{redact_location(self.location)!r}, {self.offset}, {self.length}"
         return f"VirtualChunk({where}, {self.checksum})"
 
 

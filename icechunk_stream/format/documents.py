@@ -19,6 +19,7 @@ from icechunk_stream.format.nodes import (
     ManifestRefs,
     Node,
 )
+from icechunk_stream.format.paths import check_unicode
 
 _V1 = 1
 _MAX_LENGTH = 2**64 - 1
@@ -38,6 +39,7 @@ class _Document(msgspec.Struct):
 
 def make_node(id: NodeId, path: str, data: bytes, spec_version: int) -> Node:
     """The node that a zarr.json describes; an array has no references yet."""
+    check_unicode(path)
     document = _parse(data, path)
     if document.node_type == "group":
         return GroupNode(id, path, data)
@@ -79,6 +81,8 @@ def _dimensions(document: _Document, path: str, spec_version: int) -> tuple[Dime
     for length, count in zip(document.shape, counts, strict=True):
         if not (0 <= length <= _MAX_LENGTH and 0 <= count <= MAX_NUM_CHUNKS):
             raise _bad(path, f"a dimension of length {length} in {count} chunks")
+        if spec_version == _V1 and length and not count:
+            raise _bad(path, f"chunks of length 0 along {length} need a repository of spec v2")
     return tuple(map(Dimension, document.shape, counts))
 
 

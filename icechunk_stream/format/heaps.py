@@ -92,7 +92,7 @@ def share(column: pa.Array, what: str, *, text: bool) -> Shared:
     values, numbers = _without_repeats(values, numbers)
     if text:
         _check_text(values, what)
-    return Shared(_heap(values, terminated=text), _of_rows(numbers, present, len(values)))
+    return Shared(lay_out(values, terminated=text), _of_rows(numbers, present, len(values)))
 
 
 def present_rows(column: pa.Array) -> npt.NDArray[np.bool_]:
@@ -173,7 +173,8 @@ def _of_rows(
     return spread
 
 
-def _heap(values: pa.Array, *, terminated: bool) -> Heap:
+def lay_out(values: pa.Array, *, terminated: bool) -> Heap:
+    """Strings or bytes, none of them null, each with its own place in the heap."""
     bounds, octets = np.zeros(1, np.int64), np.zeros(0, np.uint8)
     if len(values):
         _, offsets, data = values.buffers()

@@ -29,9 +29,11 @@ class KeySpace:
 
     @classmethod
     def within(cls, bounds: Sequence[int]) -> KeySpace:
-        if prod(bounds) > _MAX_KEY:
+        # An axis without length leaves no index, but the strides of the others have to fit too.
+        sizes = [max(bound, 1) for bound in bounds]
+        if prod(sizes) > _MAX_KEY:
             return cls(tuple(bounds), None)
-        strides = tuple(prod(bounds[axis + 1 :]) for axis in range(len(bounds)))
+        strides = tuple(prod(sizes[axis + 1 :]) for axis in range(len(sizes)))
         return cls(tuple(bounds), strides)
 
     def pack(self, indices: Indices) -> Keys:

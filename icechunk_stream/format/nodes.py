@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from icechunk_stream.format.boxes import overlap
 from icechunk_stream.format.columns import table_groups
 from icechunk_stream.format.ids import ID12, NODE_ID_SIZE, ManifestId, NodeId
 from icechunk_stream.format.json_nesting import MAX_JSON_SIZE, check_json_nesting
@@ -66,7 +65,8 @@ class Dimension:
 class ManifestRefs:
     """The manifests of an array, and the box of chunk indices that each one covers.
 
-    ``extents`` has the axes (manifest, dimension, from or to); boxes do not overlap.
+    ``extents`` has the axes (manifest, dimension, from or to). Boxes overlap only where release
+    1.x wrote under another splitting than before; a chunk is in one manifest also there.
     """
 
     ids: npt.NDArray[np.void]
@@ -78,15 +78,16 @@ class ManifestRefs:
     def id(self, number: int) -> ManifestId:
         return ManifestId(self.ids[number].tobytes())
 
-    def covering(self, index: Sequence[int]) -> int | None:
-        """Number of the manifest whose box holds the index."""
+    def covering(self, index: Sequence[int]) -> list[int]:
+        """Numbers of the manifests whose boxes hold the index."""
         if len(self.ids) == 1:
             box = self.extents[0].tolist()
             inside = all(low <= at < high for at, (low, high) in zip(index, box, strict=True))
-            return 0 if inside else None
+            return [0] if inside else []
         at = np.asarray(index, np.int64)
         hits = ((self.extents[:, :, 0] <= at) & (at < self.extents[:, :, 1])).all(axis=1)
-        return int(hits.argmax()) if hits.any() else None
+        numbers: list[int] = np.flatnonzero(hits).tolist()
+        return numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,5 +196,3 @@ def _manifests(data: Table, path: str, rank: int) -> ManifestRefs:
 def _check_extents(buffer: FlatBuffer, path: str, extents: npt.NDArray[np.uint32]) -> None:
     if (extents[:, :, 0] >= extents[:, :, 1]).any():
         raise buffer.error(f"extents of {path} are empty or inverted")
-    if overlap(extents):
-        raise buffer.error(f"extents of {path} overlap, or are too entangled to tell")

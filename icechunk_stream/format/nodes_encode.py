@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from icechunk_stream.errors import FormatError
-from icechunk_stream.format.boxes import overlap
 from icechunk_stream.format.ids import ID12
 from icechunk_stream.format.nodes import (
     DIMENSION_V1,
@@ -187,5 +186,3 @@ def _check_manifests(path: str, manifests: ManifestRefs, rank: int) -> None:
         raise invalid(f"the array {path}: extents of the shape {extents.shape} for {wanted}")
     if (extents[:, :, 0] >= extents[:, :, 1]).any():
         raise invalid(f"the array {path}: extents of a manifest are empty or inverted")
-    if overlap(extents):
-        raise invalid(f"the array {path}: extents of its manifests overlap")

@@ -15,6 +15,15 @@ def is_canonical(path: str) -> bool:
     return path.startswith(ROOT) and _UNRESOLVED.isdisjoint(path[1:].split(ROOT))
 
 
+def check_unicode(path: str) -> None:
+    """Refuse a path that has no UTF-8, which is what is stored."""
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        message = f"invalid path {path!r}: it holds a lone surrogate; write it in valid Unicode"
+        raise InvalidInputError(message, ErrorKind.INVALID_PATH) from error
+
+
 def canonical(path: str) -> str:
     """The stored form of a path that a caller gave, with or without its leading slash."""
     absolute = path if path.startswith(ROOT) else ROOT + path

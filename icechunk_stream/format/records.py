@@ -53,6 +53,8 @@ def invalid(message: str) -> InvalidInputError:
 
 
 def utf8(text: str) -> bytes:
+    if not isinstance(text, str):
+        raise TypeError(f"messages and names of metadata items are strings, not {text!r}")
     try:
         return text.encode()
     except UnicodeEncodeError as error:

@@ -70,18 +70,20 @@ class SnapshotRecord:
 class SnapshotTable:
     """All snapshots of a repository: ids and parents as columns, records decoded when asked for."""
 
-    __slots__ = ("_at", "_buffer", "_counted", "ids", "parents")
+    __slots__ = ("_at", "_counted", "buffer", "ids", "parents", "vector_at")
 
     def __init__(
         self,
         buffer: FlatBuffer,
+        vector_at: int,
         ids: npt.NDArray[np.void],
         parents: npt.NDArray[np.int32],
         at: npt.NDArray[np.intp],
     ) -> None:
         self.ids = ids
         self.parents = parents
-        self._buffer = buffer
+        self.buffer = buffer
+        self.vector_at = vector_at
         self._at = at
         self._counted = bytearray(len(at))
 
@@ -89,21 +91,19 @@ class SnapshotTable:
         return len(self.ids)
 
     def row(self, id: SnapshotId) -> int | None:
-        keys = self.ids.view("S12")
-        row = int(np.searchsorted(keys, np.bytes_(id.raw)))
-        return row if row < len(keys) and self.ids[row].tobytes() == id.raw else None
+        return find_row(self.ids, id)
 
     def id(self, row: int) -> SnapshotId:
         return SnapshotId(self.ids[row].tobytes())
 
     def record(self, row: int) -> SnapshotRecord:
         counted = bool(self._counted[row])
-        buffer = self._buffer.apart(again=counted)
+        buffer = self.buffer.apart(again=counted)
         try:
             record = self._decode(buffer.table(int(self._at[row])), row)
         finally:
             if not counted:
-                self._buffer.spent = buffer.spent
+                self.buffer.spent = buffer.spent
         self._counted[row] = True
         return record
 
@@ -124,10 +124,16 @@ class SnapshotTable:
         seen: set[int] = set()
         while row != NO_PARENT:
             if row in seen:
-                raise self._buffer.error(f"the ancestry of {self.id(row)} is a loop")
+                raise self.buffer.error(f"the ancestry of {self.id(row)} is a loop")
             seen.add(row)
             yield self.record(row)
             row = int(self.parents[row])
+
+
+def find_row(ids: npt.NDArray[np.void], id: SnapshotId) -> int | None:
+    """The row of an id among sorted ones."""
+    row = int(np.searchsorted(ids.view("S12"), np.bytes_(id.raw)))
+    return row if row < len(ids) and ids[row].tobytes() == id.raw else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,7 +235,7 @@ def _snapshots(root: Table) -> SnapshotTable:
         if offsets is not None:
             parents[group.rows] = offsets
     _check_snapshots(buffer, ids, parents)
-    return SnapshotTable(buffer, ids, parents, tables)
+    return SnapshotTable(buffer, at, ids, parents, tables)
 
 
 def _check_snapshots(

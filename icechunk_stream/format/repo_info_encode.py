@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from icechunk_stream.format.header import DEFAULT_LEVEL, FileType
-from icechunk_stream.format.ids import ID12
-from icechunk_stream.format.records import ID12_CODE, OFFSET, Writer, invalid, shape, utf8
-from icechunk_stream.format.repo_info import NO_PARENT, V2, InfoSlot, RepoSlot
-from icechunk_stream.format.snapshot_encode import check_written_time, write_metadata
+from icechunk_stream.format.records import OFFSET, Writer, invalid, shape, utf8
+from icechunk_stream.format.repo_info import V2, RepoSlot
+from icechunk_stream.format.snapshot_columns import all_snapshots
+from icechunk_stream.format.snapshot_columns_encode import write_snapshots
+from icechunk_stream.format.snapshot_encode import write_metadata
 from icechunk_stream.format.updates_encode import write_status, write_update
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
     from icechunk_stream.format.ids import SnapshotId
     from icechunk_stream.format.records import Shape
-    from icechunk_stream.format.repo_info import RepoInfo, SnapshotRecord
+    from icechunk_stream.format.repo_info import RepoInfo, SnapshotRecord, SnapshotTable
+    from icechunk_stream.format.snapshot_columns import SnapshotColumns
     from icechunk_stream.format.updates import Status, Update
 
 MAIN = "main"
@@ -37,21 +39,16 @@ _ALWAYS = (
     RepoSlot.LATEST_UPDATES,
 )
 _REF = shape((0, OFFSET), (1, "I"))
-_INFO = (
-    (InfoSlot.ID, ID12_CODE),
-    (InfoSlot.PARENT, "i"),
-    (InfoSlot.FLUSHED_AT, "Q"),
-    (InfoSlot.MESSAGE, OFFSET),
-    (InfoSlot.METADATA, OFFSET),
-)
-_WHOLE = shape(*_INFO)
-_PRUNED = shape(*_INFO, (InfoSlot.PRUNED_LOGS, OFFSET))
 _MAX_FLAG = 2**16 - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RepoState:
-    """What a ``repo`` object says; all but the updates, which are newest first, in any order."""
+    """What a ``repo`` object says; all but the updates, which are newest first, in any order.
+
+    Its snapshots are ``snapshots`` and all ``stored`` ones, which are copied as they are: to
+    change or drop one of them, give all as records.
+    """
 
     branches: Mapping[str, SnapshotId]
     tags: Mapping[str, SnapshotId]
@@ -64,15 +61,17 @@ class RepoState:
     config: bytes | None = None
     enabled_flags: frozenset[int] = frozenset()
     disabled_flags: frozenset[int] = frozenset()
+    stored: SnapshotTable | None = None
 
     @classmethod
     def of(cls, info: RepoInfo) -> Self:
+        """The state of a version, to be changed into that of the next one."""
         table = info.snapshots
         return cls(
             branches={name: table.id(row) for name, row in info.branches.items()},
             tags={name: table.id(row) for name, row in info.tags.items()},
             deleted_tags=info.deleted_tags,
-            snapshots=tuple(table.record(row) for row in range(len(table))),
+            snapshots=(),
             status=info.status,
             updates=info.updates(),
             metadata=info.metadata,
@@ -80,6 +79,7 @@ class RepoState:
             config=info.config,
             enabled_flags=info.enabled_flags,
             disabled_flags=info.disabled_flags,
+            stored=table,
         )
 
 
@@ -112,14 +112,11 @@ def _root_shape(state: RepoState) -> Shape:
 
 def _write_parts(writer: Writer, state: RepoState) -> Iterator[tuple[RepoSlot, int]]:
     """Append what the root points to, slot by slot."""
-    ordered = sorted(state.snapshots, key=lambda record: record.id.raw)
-    rows = {record.id: row for row, record in enumerate(ordered)}
-    if len(rows) != len(ordered):
-        raise invalid("a snapshot is there twice")
-    yield RepoSlot.TAGS, _write_refs(writer, state.tags, rows)
-    yield RepoSlot.BRANCHES, _write_refs(writer, state.branches, rows)
+    snapshots = all_snapshots(state.stored, state.snapshots)
+    yield RepoSlot.TAGS, _write_refs(writer, state.tags, snapshots)
+    yield RepoSlot.BRANCHES, _write_refs(writer, state.branches, snapshots)
     yield RepoSlot.DELETED_TAGS, _write_texts(writer, state.deleted_tags)
-    yield RepoSlot.SNAPSHOTS, _write_snapshots(writer, ordered, rows)
+    yield RepoSlot.SNAPSHOTS, write_snapshots(writer, snapshots)
     yield RepoSlot.STATUS, write_status(writer, state.status)
     yield RepoSlot.METADATA, write_metadata(writer, state.metadata, V2)
     yield RepoSlot.LATEST_UPDATES, _write_updates(writer, state.updates)
@@ -152,12 +149,10 @@ def _check_updates(updates: Sequence[Update]) -> None:
             raise invalid("the operations log is not in descending order of its times")
 
 
-def _write_refs(
-    writer: Writer, refs: Mapping[str, SnapshotId], rows: Mapping[SnapshotId, int]
-) -> int:
+def _write_refs(writer: Writer, refs: Mapping[str, SnapshotId], snapshots: SnapshotColumns) -> int:
     vector = writer.offsets(len(refs))
     for number, name in enumerate(sorted(refs, key=utf8), start=1):
-        row = rows.get(refs[name])
+        row = snapshots.row(refs[name])
         if row is None:
             raise invalid(f"the ref {name!r} points to {refs[name]}, which is not in the list")
         table = writer.table(_REF, 0, row)
@@ -172,31 +167,6 @@ def _write_texts(writer: Writer, texts: Collection[str]) -> int:
     for number, text in enumerate(sorted(distinct, key=utf8), start=1):
         writer.link(vector + 4 * number, writer.text(text))
     return vector
-
-
-def _write_snapshots(
-    writer: Writer, ordered: Sequence[SnapshotRecord], rows: Mapping[SnapshotId, int]
-) -> int:
-    vector = writer.offsets(len(ordered))
-    for number, record in enumerate(ordered, start=1):
-        parent = NO_PARENT if record.parent_id is None else rows.get(record.parent_id)
-        if parent is None or parent == number - 1:
-            raise invalid(f"the parent of {record.id} is itself, or not in the list")
-        writer.link(vector + 4 * number, _write_snapshot(writer, record, parent))
-    return vector
-
-
-def _write_snapshot(writer: Writer, record: SnapshotRecord, parent: int) -> int:
-    of = _PRUNED if record.pruned_logs else _WHOLE
-    flushed_at = check_written_time(record.flushed_at)
-    offsets = (0 for _ in of.fields[3:])
-    table = writer.table(of, record.id.raw, parent, flushed_at, *offsets)
-    writer.attach(table, of, InfoSlot.MESSAGE, writer.text(record.message))
-    writer.attach(table, of, InfoSlot.METADATA, write_metadata(writer, record.metadata, V2))
-    if record.pruned_logs:
-        pruned = np.frombuffer(b"".join(id.raw for id in record.pruned_logs), ID12)
-        writer.attach(table, of, InfoSlot.PRUNED_LOGS, writer.vector(pruned))
-    return table
 
 
 def _write_updates(writer: Writer, updates: Sequence[Update]) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from icechunk_stream.assets import manifest_key
 from icechunk_stream.errors import FormatError
+from icechunk_stream.format.keys import KeySpace
 
 if TYPE_CHECKING:
     from icechunk_stream.format.chunk_refs import RefColumns
@@ -19,7 +21,7 @@ def columns_of(manifest: Manifest, node: ArrayNode) -> RefColumns:
     if columns is None:
         key = manifest_key(manifest.id)
         raise FormatError(f"the array {node.path} uses it, but is not in it", key=key)
-    return columns
+    return columns if len(columns) else _none_of(columns, len(node.shape))
 
 
 def check_box(columns: RefColumns, node: ArrayNode, number: int) -> None:
@@ -38,3 +40,9 @@ def check_box(columns: RefColumns, node: ArrayNode, number: int) -> None:
     # Release 1.x kept a chunk at index 0 of an axis without length.
     if any(bound > max(chunks, 1) for bound, chunks in zip(bounds, node.grid, strict=True)):
         raise FormatError(f"chunk indices of {node.path} are beyond its grid", key=key)
+
+
+def _none_of(columns: RefColumns, rank: int) -> RefColumns:
+    """No references: a manifest without any does not tell how many dimensions they would have."""
+    nothing = (0,) * rank
+    return replace(columns, space=KeySpace.within(nothing), lowest=nothing)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from icechunk_stream.format.boxes import overlap
 from icechunk_stream.format.keys import KeySpace
 from icechunk_stream.format.ref_rows import DELETED, chosen_rows, joined
 from icechunk_stream.format.ref_tables import RefTable
@@ -68,7 +69,7 @@ class Plan:
     """What becomes of an array's manifests, given by their numbers.
 
     Those in ``kept`` stay, those in ``read`` are parted anew, all others go. ``dirty`` are the
-    cells in which everything moves into one new manifest.
+    cells in which everything moves into one new manifest; ``is_entangled`` makes that all cells.
     """
 
     grid: Grid
@@ -76,6 +77,7 @@ class Plan:
     kept_cells: Keys
     read: Numbers
     dirty: Keys
+    is_entangled: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,17 +93,19 @@ def plan(old: ManifestRefs, run: Run | None, grid: Grid) -> Plan:
     """Part an array's manifests into those that stay and those that have to be read."""
     low, last = old.extents[:, :, 0], old.extents[:, :, 1] - 1
     reachable = grid.inside(low)
+    entangled = len(old) > 1 and overlap(old.extents)
     within = grid.inside(last) & (low // grid.sizes == last // grid.sizes).all(axis=1)
     cells = grid.cells(low[within])
     dirty = _changed_cells(run, grid)
     stays = within.copy()
-    stays[within] = ~np.isin(cells, dirty)
+    stays[within] = ~np.isin(cells, dirty) & (not entangled)
     return Plan(
         grid=grid,
         kept=np.flatnonzero(stays),
         kept_cells=grid.cells(low[stays]),
         read=np.flatnonzero(reachable & ~stays),
         dirty=dirty,
+        is_entangled=entangled,
     )
 
 
@@ -157,7 +161,8 @@ def _parted(plan: Plan, tables: Mapping[int, RefTable]) -> list[Piece]:
     table = joined(list(tables.values()))
     cells = plan.grid.cells(table.indices)
     sources = np.repeat(list(tables), [len(each) for each in tables.values()])
-    groups = np.where(np.isin(cells, plan.dirty), _CHANGED, sources)
+    is_dirty = np.isin(cells, plan.dirty) | plan.is_entangled
+    groups = np.where(is_dirty, _CHANGED, sources)
     order = _order(cells, groups)
     cells, groups, sources = cells[order], groups[order], sources[order]
     table = chosen_rows(table, order)

@@ -96,11 +96,11 @@ def diff(assets: Assets, history: History, from_id: SnapshotId, to_id: SnapshotI
 def status(changes: ChangeSet, nodes: NodesByPath) -> Diff:
     """What a session changed; ``nodes`` are those of the snapshot that it is based on."""
     log = log_of(changes, INITIAL_SNAPSHOT)
-    touched = [(node.id, node.path) for node in changes.updated.values()]
-    touched += [(node.id, node.path) for node in changes.deleted.values()]
-    touched += [(id, chunks.path) for id, chunks in changes.chunks.items()]
+    touched = [(node.id, node.path) for node in list(changes.updated.values())]
+    touched += [(node.id, node.path) for node in list(changes.deleted.values())]
+    touched += [(id, chunks.path) for id, chunks in list(changes.chunks.items())]
     before = {id: path for id, path in touched if _holds(nodes, path, id)}
-    after = {node.id: node.path for node in changes.created.values()}
+    after = {node.id: node.path for node in list(changes.created.values())}
     return _by_path(log, log.moved_nodes, before, after)
 
 
@@ -114,15 +114,17 @@ def _by_path(log: LogContents, moves: Iterable[Move], before: Paths, after: Path
         deleted_arrays=_found(log.deleted_arrays, before),
         updated_groups=_found(log.updated_groups, known),
         updated_arrays=_found(log.updated_arrays, known),
-        updated_chunks=_chunks(log.updated_chunks, known),
+        updated_chunks=_chunks(log.updated_chunks, known, after),
         moved_nodes=[(move.source, move.target) for move in moves],
     )
 
 
-def _chunks(chunks: Mapping[NodeId, Coordinates], paths: Paths) -> dict[str, list[list[int]]]:
-    """An array and the one that replaced it have one path, and so one list."""
+def _chunks(
+    chunks: Mapping[NodeId, Coordinates], paths: Paths, after: Paths
+) -> dict[str, list[list[int]]]:
+    """An array and the one that replaced it, which then counts, have one path, and so one list."""
     parts: dict[str, list[Coordinates]] = {}
-    for id, coordinates in chunks.items():
+    for id, coordinates in sorted(chunks.items(), key=lambda item: item[0] in after):
         if id in paths:
             parts.setdefault(paths[id], []).append(coordinates)
     return {path: united(parts[path]).tolist() for path in sorted(parts)}

@@ -61,7 +61,8 @@ class LocalStorage(Storage):
         file_mode: Permissions of new files, before the umask; who may read files may enter the
             directories.
         lock_timeout: Seconds to wait for another writer's lock.
-        concurrency: Threads for batches.
+        concurrency: Threads for batches; without ``"fsync"`` as many as there are processors by
+            default, since more of them would only contend for the memory.
     """
 
     is_near = True
@@ -74,18 +75,19 @@ class LocalStorage(Storage):
         durability: Durability = "fsync",
         file_mode: int = 0o640,
         lock_timeout: float = 60.0,
-        concurrency: int = DEFAULT_CONCURRENCY,
+        concurrency: int | None = None,
     ) -> None:
-        super().__init__(concurrency)
+        waits = durability == "fsync"
+        default = DEFAULT_CONCURRENCY if waits else max(2, os.cpu_count() or 2)
+        super().__init__(default if concurrency is None else concurrency)
         if durability not in get_args(Durability):
             message = f"durability {durability!r} is unknown: give 'fsync' or 'os'"
             raise InvalidInputError(message)
         self._path = Path(path).absolute()
         self._durability: Durability = durability
-        durable = durability == "fsync"
         directory_mode = file_mode | (file_mode & 0o444) >> 2
-        self._tree = LocalTree(self._path, directory_mode, durable=durable)
-        self._writer = LocalWriter(self._tree, file_mode, lock_timeout, durable)
+        self._tree = LocalTree(self._path, directory_mode, durable=waits)
+        self._writer = LocalWriter(self._tree, file_mode, lock_timeout, waits)
 
     @property
     def path(self) -> Path:

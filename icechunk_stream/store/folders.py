@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from icechunk_stream.format.nodes import ArrayNode
-from icechunk_stream.store.keys import CHUNKS_NAME, MAX_INDEX
+from icechunk_stream.store.keys import CHUNKS_NAME, index_in
 
 if TYPE_CHECKING:
     from icechunk_stream.reading import SnapshotReader
@@ -31,7 +31,12 @@ def chunk_folder(reader: SnapshotReader, path: str) -> ChunkFolder | None:
 
 
 def _folder(array: ArrayNode, given: list[str]) -> ChunkFolder | None:
-    if len(given) > len(array.shape) or not all(part.isdecimal() for part in given):
+    if len(given) > len(array.shape):
         return None
-    leading = tuple(map(int, given))
-    return ChunkFolder(array, leading) if max(leading, default=0) <= MAX_INDEX else None
+    leading: list[int] = []
+    for part in given:
+        number = index_in(part)
+        if number is None:
+            return None
+        leading.append(number)
+    return ChunkFolder(array, tuple(leading))

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from icechunk_stream.errors import ErrorKind, InvalidInputError
+from icechunk_stream.format.paths import check_unicode
 
 METADATA_NAME = "zarr.json"
 CHUNKS_NAME = "c"
@@ -69,7 +70,15 @@ def chunk_prefix(path: str) -> str:
     return CHUNKS_NAME if path == "/" else f"{path[1:]}/{CHUNKS_NAME}"
 
 
+def index_in(text: str) -> int | None:
+    """The chunk index that one part of a key spells, if it spells one."""
+    digits = _INDEX.fullmatch(text)
+    number = None if digits is None else int(digits[1])
+    return None if number is None or number > MAX_INDEX else number
+
+
 def _path_of(folder: str, key: str) -> str:
+    check_unicode(folder)
     path = normal_path(folder)
     if path is None:
         raise _invalid(key)
@@ -81,17 +90,13 @@ def _index(text: str, key: str) -> tuple[int, ...]:
         return ()
     if not text.startswith("/"):
         raise _invalid(key)
-    index = tuple(_number(part, key) for part in text[1:].split("/"))
-    if max(index) > MAX_INDEX:
-        raise _invalid(key)
-    return index
-
-
-def _number(text: str, key: str) -> int:
-    digits = _INDEX.fullmatch(text)
-    if digits is None:
-        raise _invalid(key)
-    return int(digits[1])
+    index: list[int] = []
+    for part in text[1:].split("/"):
+        number = index_in(part)
+        if number is None:
+            raise _invalid(key)
+        index.append(number)
+    return tuple(index)
 
 
 def _invalid(key: str) -> InvalidInputError:

@@ -65,11 +65,11 @@ class VirtualRefs:
         if not isinstance(parsed, ChunkKey):
             message = f"{key!r} is no chunk: documents are written by set()"
             raise SessionStateError(message, ErrorKind.NOT_ALLOWED)
-        check_range(offset, length)
+        first, size = check_range(offset, length)
         stored = normal_location(location)
         if validate_container:
             self._reader.containers.require(stored)
-        chunk = VirtualChunk(stored, offset, length, checksum_of(checksum))
+        chunk = VirtualChunk(stored, first, size, checksum_of(checksum))
         edits.set_virtual(parsed.path, parsed.index, chunk)
 
     def set_virtual_refs(

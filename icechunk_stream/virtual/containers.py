@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow.compute as pc
 
-from icechunk_stream.config.redact import redact_url as shown
+from icechunk_stream.config.redact import redact_location as shown
 from icechunk_stream.errors import ErrorKind, InvalidInputError
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ class Containers:
         container = self._by_name.get(name)
         if container is None:
             message = (
-                f"the virtual chunk {shown(location)!r} names the container {name!r}, which the"
-                " repository's configuration does not have"
+                f"the virtual chunk {shown(location)!r} names the container {shown(name)!r}, which"
+                " the repository's configuration does not have"
             )
             raise InvalidInputError(message, ErrorKind.NO_CONTAINER_FOR_VIRTUAL_CHUNK)
         return _with_slash(container.url_prefix) + rest
@@ -98,8 +98,8 @@ class Containers:
         granted = self._granted.get(prefix)
         if granted is None:
             message = (
-                f"reading from the virtual chunk container {prefix!r} is not authorised: pass it"
-                " in authorize_virtual_chunk_access when the repository is opened"
+                f"reading from the virtual chunk container {shown(prefix)!r} is not authorised:"
+                " pass it in authorize_virtual_chunk_access when the repository is opened"
             )
             raise InvalidInputError(message, ErrorKind.UNAUTHORIZED_VIRTUAL_CHUNK_CONTAINER)
         return Grant(prefix, self.authorization.prefixes[granted])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from icechunk_stream.config.redact import redact_url as shown
+from icechunk_stream.config.redact import redact_location as shown
 from icechunk_stream.errors import ErrorKind, StorageError
 from icechunk_stream.virtual.files import SCHEME as FILE
 from icechunk_stream.virtual.files import read_file

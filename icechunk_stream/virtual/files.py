@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from icechunk_stream.config.redact import redact_url as shown
+from icechunk_stream.config.redact import redact_location as shown
 from icechunk_stream.errors import ErrorKind, InvalidInputError, StorageError
 from icechunk_stream.format.chunk_refs import Checksum, ETag, LastModified
 

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icechunk_stream.config.redact import redact_url as shown
+from icechunk_stream.config.redact import redact_location as shown
 from icechunk_stream.errors import ErrorKind, InvalidInputError
+from icechunk_stream.virtual.specs import check_text
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -61,6 +62,7 @@ def check_locations(
 
 def normal_location(location: str) -> str:
     """The spelling that is stored: a scheme in lower case; files without what can be resolved."""
+    check_text(location, "location")
     scheme = _SCHEME.match(location)
     if scheme is None:
         raise _invalid(location, "it has no scheme")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import index as whole
 from typing import TYPE_CHECKING
 
-from icechunk_stream.config.redact import redact_url as shown
+from icechunk_stream.config.redact import redact_location as shown
 from icechunk_stream.errors import ErrorKind, InvalidInputError
 from icechunk_stream.format.chunk_refs import Checksum, ETag, LastModified, VirtualChunk
 
@@ -41,8 +42,9 @@ class VirtualChunkSpec:
     def __post_init__(self) -> None:
         check_range(self.offset, self.length)
         check_index(self.index)
-        if self.last_updated_at_checksum is not None:
-            checksum_of(self.last_updated_at_checksum)
+        check_text(self.location, "location")
+        checksum_of(self.etag_checksum)
+        checksum_of(self.last_updated_at_checksum)
 
     def __repr__(self) -> str:
         """The location without what a signed URL would give away."""
@@ -54,17 +56,29 @@ class VirtualChunkSpec:
         """What is stored of it; an etag counts before a time."""
         given = self.last_updated_at_checksum if self.etag_checksum is None else self.etag_checksum
         checksum = checksum_of(given)
-        return VirtualChunk(self.location, self.offset, self.length, checksum)
+        return VirtualChunk(self.location, whole(self.offset), whole(self.length), checksum)
 
 
-def check_range(offset: int, length: int) -> None:
-    """Refuse a range of bytes that no object can have."""
-    if not (offset >= 0 and length >= 0 and offset + length <= MAX_OFFSET):
-        raise _invalid(f"an object has no {length} bytes from {offset} on")
+def check_range(offset: int, length: int) -> tuple[int, int]:
+    """The range in plain integers; refuses one that no object can have."""
+    first, size = whole(offset), whole(length)
+    if not (first >= 0 and size >= 0 and first + size <= MAX_OFFSET):
+        raise _invalid(f"an object has no {size} bytes from {first} on")
+    return first, size
+
+
+def check_text(text: str, what: str) -> None:
+    """Refuse a string that has no UTF-8."""
+    if not isinstance(text, str):
+        raise TypeError(f"the {what} of a virtual chunk is a string, not {text!r}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise _invalid(f"its {what} holds a lone surrogate: give valid Unicode") from error
 
 
 def check_index(index: Sequence[int]) -> None:
-    if not all(0 <= at <= MAX_INDEX for at in index):
+    if not all(0 <= whole(at) <= MAX_INDEX for at in index):
         raise _invalid(f"the chunk index {list(index)} is not made of numbers from 0 up")
 
 
@@ -74,6 +88,7 @@ def checksum_of(given: str | datetime | None) -> Checksum | None:
         case None:
             return None
         case str():
+            check_text(given, "etag")
             return ETag(given)
         case datetime():
             return LastModified(_seconds(given))

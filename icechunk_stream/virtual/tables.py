@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
+from operator import index as whole
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,7 +38,7 @@ class Box:
     def __post_init__(self) -> None:
         if len(self.shape) != len(self.begin):
             raise _bad(f"{len(self.begin)} offsets are given for {len(self.shape)} axes")
-        for size, begin in zip(self.shape, self.begin, strict=True):
+        for size, begin in zip(map(whole, self.shape), map(whole, self.begin), strict=True):
             if size < 0 or begin < 0 or begin + size > MAX_INDEX + 1:
                 raise _bad(f"the chunks {begin} to {begin + size} are asked for along one axis")
 

@@ -29,6 +29,9 @@ _KINDS = (
     *("chunk", "chunk", "chunk", "array", "array", "group", "attributes", "resize", "fill"),
     *("delete node", "recreate", "virtual", "delete chunk", "delete chunks"),
 )
+_OF_CHUNKS = ("chunk", "fill", "virtual", "delete chunk", "delete chunks")
+_OF_ARRAYS = ("recreate", "resize")
+_OF_NODES = ("attributes", "delete node")
 MAX_NODES = 9
 
 
@@ -49,31 +52,46 @@ def draw_edit(draw: Draw, kinds: list[str], state: State, virtual_file: str) -> 
     if not state:
         return edits.PutGroup("/", draw(_ATTRIBUTES))
     kind = draw(st.sampled_from(kinds))
-    grids = sorted(p for p, node in state.items() if isinstance(node, Array) and 0 not in node.grid)
-    arrays = sorted(path for path, node in state.items() if isinstance(node, Array))
-    match kind:
-        case "delete node" if len(state) > 1:
-            path = draw(st.sampled_from(sorted(state)[1:]))
-            return edits.DeleteNode(path, draw(st.booleans()))
-        case "attributes":
-            path = draw(st.sampled_from(sorted(state)))
-            return edits.SetAttributes(path, draw(_ATTRIBUTES))
-        case "recreate" if arrays:
-            return _array(draw, draw(st.sampled_from(arrays)), overwrite=True)
-        case "resize" if grids:
-            return _resize(draw, draw(st.sampled_from(arrays)), state)
-        case "chunk" | "fill" | "virtual" | "delete chunk" | "delete chunks" if grids:
-            return _chunks(draw, kind, draw(st.sampled_from(grids)), state, virtual_file)
-        case _ if len(state) >= MAX_NODES:
-            return edits.SetAttributes("/", draw(_ATTRIBUTES)) if "/" in state else _deletion(state)
-        case "group":
-            return edits.PutGroup(_new_path(draw, state), draw(_ATTRIBUTES))
-        case _:
-            return _array(draw, _new_path(draw, state), overwrite=False)
+    if kind in _OF_CHUNKS and (grids := _with_chunks(state)):
+        return _chunks(draw, kind, draw(st.sampled_from(grids)), state, virtual_file)
+    if kind in _OF_ARRAYS and (arrays := _arrays(state)):
+        path = draw(st.sampled_from(arrays))
+        return (
+            _resize(draw, path, state) if kind == "resize" else _array(draw, path, overwrite=True)
+        )
+    if kind in _OF_NODES:
+        return _of_node(draw, kind, draw(st.sampled_from(sorted(state))))
+    return _new_node(draw, kind, state)
 
 
-def _deletion(state: State) -> Edit:
-    return edits.DeleteNode(max(state), by_document=False)
+def draw_touch(state: State, number: int) -> Edit:
+    """A change for certain."""
+    attributes = {"touched": number}
+    return edits.SetAttributes("/", attributes) if state else edits.PutGroup("/", attributes)
+
+
+def _with_chunks(state: State) -> list[str]:
+    return [path for path in _arrays(state) if 0 not in array_at(state, path).grid]
+
+
+def _arrays(state: State) -> list[str]:
+    return sorted(path for path, node in state.items() if isinstance(node, Array))
+
+
+def _of_node(draw: Draw, kind: str, path: str) -> Edit:
+    """The root is deleted more rarely than others."""
+    if kind == "delete node" and (path != "/" or draw(st.integers(0, 3)) == 3):
+        return edits.DeleteNode(path, draw(st.booleans()))
+    return edits.SetAttributes(path, draw(_ATTRIBUTES))
+
+
+def _new_node(draw: Draw, kind: str, state: State) -> Edit:
+    if len(state) >= MAX_NODES:
+        return edits.DeleteNode(max(state), by_document=False)
+    path = _new_path(draw, state)
+    if kind == "group":
+        return edits.PutGroup(path, draw(_ATTRIBUTES))
+    return _array(draw, path, overwrite=False)
 
 
 def _new_path(draw: Draw, state: State) -> str:

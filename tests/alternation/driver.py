@@ -90,7 +90,9 @@ class Driver:
 
     def call(self, name: str, *arguments: Any, fresh: bool = False, **named: Any) -> Any:
         """A method of the repository whose answer is plain, or its failure."""
-        return self._tried(partial(getattr(self.repository(fresh=fresh), name), *arguments, **named))
+        return self._tried(
+            partial(getattr(self.repository(fresh=fresh), name), *arguments, **named)
+        )
 
     def configure(self, settings: Settings) -> None:
         repository = self.repository(fresh=True)
@@ -119,7 +121,9 @@ class Driver:
         """Refs, and of one branch its history, its last change and its contents, opened afresh."""
         repository = self.repository(fresh=True)
         told = {
-            "branches": {name: repository.lookup_branch(name) for name in repository.list_branches()},
+            "branches": {
+                name: repository.lookup_branch(name) for name in repository.list_branches()
+            },
             "tags": {name: repository.lookup_tag(name) for name in repository.list_tags()},
             "ancestry": [plain_info(info) for info in repository.ancestry(branch=branch)],
             "seen": seen(repository.readonly_session(branch)),
@@ -166,7 +170,8 @@ class Driver:
         more: dict[str, Any] = {} if solver is None else {"rebase_with": self._solver(solver)}
         if not found.has_uncommitted_changes:
             more["allow_empty"] = True
-        return self._tried(partial(found.commit, message, metadata, **more))
+        id: str | Failed = self._tried(partial(found.commit, message, metadata, **more))
+        return id
 
     def amend(self, session: int, message: str, metadata: Any) -> str:
         found = self.sessions[session]
@@ -177,7 +182,9 @@ class Driver:
         return str(self.sessions[session].flush(message, metadata=metadata))
 
     def rebase(self, session: int, solver: str) -> Failed | None:
-        return self._tried(partial(self.sessions[session].rebase, self._solver(solver)))
+        rebase = self.sessions[session].rebase
+        failed: Failed | None = self._tried(partial(rebase, self._solver(solver)))
+        return failed
 
     def transaction(
         self, branch: str, edits: Sequence[Edit], message: str, metadata: Any, *, fresh: bool

@@ -48,7 +48,15 @@ class SessionSteps(Acting):
     def has_pending(self) -> bool:
         return bool(self.pending)
 
-    can_edit_more = can_commit_pending = can_rebase = can_commit_with_rebase = has_pending
+    can_edit_more = can_commit_pending = has_pending
+
+    def can_rebase(self) -> bool:
+        return bool(self.overtaken())
+
+    can_commit_with_rebase = can_rebase
+
+    def awaited(self) -> list[str]:
+        return [pending.branch for pending in self.pending]
 
     def edit_more(self, data: Any) -> None:
         self.go_on(self.draw_pending(data), data)
@@ -60,12 +68,13 @@ class SessionSteps(Acting):
             self.finish(pending)
             return
         self.tell("conflict")
+        self.fill_up(pending.draft, pending.sessions)
         self.failed_alike(pending, "commit", "never", {})
         if pending.branch not in self.history.branches:
             self.forget_pending(pending)
 
     def rebase(self, data: Any) -> None:
-        pending, solver = self.draw_pending(data), data.draw(st.sampled_from(SOLVERS))
+        pending, solver = self.draw_overtaken(data), data.draw(st.sampled_from(SOLVERS))
         between = self.between(pending)
         if between is None:
             self.rebase_elsewhere(pending, solver)
@@ -81,11 +90,12 @@ class SessionSteps(Acting):
 
     def commit_with_rebase(self, data: Any) -> None:
         """The other library's rebase tells what has to happen."""
-        pending, solver = self.draw_pending(data), data.draw(st.sampled_from(SOLVERS))
+        pending, solver = self.draw_overtaken(data), data.draw(st.sampled_from(SOLVERS))
         between = self.between(pending)
         if between is None:
             self.rebase_elsewhere(pending, solver)
             return
+        self.fill_up(pending.draft, pending.sessions)
         other = next(name for name in self.drivers if name != self.library)
         foreseen = self.drivers[other].rebase(pending.sessions[other], solver)
         if foreseen is not None:
@@ -100,8 +110,21 @@ class SessionSteps(Acting):
     # -- helpers ---------------------------------------------------------------------------------
 
     def draw_pending(self, data: Any) -> Pending:
-        number = data.draw(st.integers(0, len(self.pending) - 1), "session")
+        number: int = data.draw(st.integers(0, len(self.pending) - 1), "session")
         return self.pending[number]
+
+    def overtaken(self) -> list[Pending]:
+        """Sessions whose branch moved on, or is gone."""
+        branches = self.history.branches
+        return [one for one in self.pending if branches.get(one.branch) != one.base]
+
+    def draw_overtaken(self, data: Any) -> Pending:
+        """Now and then one that nobody overtook."""
+        pending = self.draw_pending(data)
+        overtaken = self.overtaken()
+        if pending in overtaken or not data.draw(st.integers(0, 4), "stay"):
+            return pending
+        return overtaken[0]
 
     def forget_pending(self, pending: Pending) -> None:
         self.pending.remove(pending)

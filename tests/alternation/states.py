@@ -104,9 +104,7 @@ def without(state: State, top: str) -> State:
 
 def committed(state: State) -> State:
     """Chunks outside of the grid stay in a session, which may grow again, not in a snapshot."""
-    return {
-        path: node.cut() if isinstance(node, Array) else node for path, node in state.items()
-    }
+    return {path: node.cut() if isinstance(node, Array) else node for path, node in state.items()}
 
 
 @functools.singledispatch
@@ -212,14 +210,11 @@ def _without_chunks(state: State, path: str, leading: Index) -> State:
     return state | {path: replace(array, chunks=kept)}
 
 
-def _cut_out(
-    array: Array, values: np.ndarray[Any, Any], index: Index, threshold: int
-) -> Chunk:
+def _cut_out(array: Array, values: np.ndarray[Any, Any], index: Index, threshold: int) -> Chunk:
     """What zarr writes for a chunk: filled up where it reaches over the array's edge."""
     whole = np.full(array.chunk_shape, array.fill, array.dtype)
     place = tuple(
-        slice(at * step, (at + 1) * step)
-        for at, step in zip(index, array.chunk_shape, strict=True)
+        slice(at * step, (at + 1) * step) for at, step in zip(index, array.chunk_shape, strict=True)
     )
     part = values[place]
     whole[tuple(map(slice, part.shape))] = part

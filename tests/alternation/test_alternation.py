@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -32,18 +31,17 @@ pytestmark = [
 EXAMPLES = settings.get_profile(settings.get_current_profile_name()).max_examples
 IS_SOAK = EXAMPLES >= 2_000
 RUNS, STEPS = (500, 100) if IS_SOAK else (30, 30)
-LEGACY_RUNS = 100 if IS_SOAK else 6
+LEGACY_RUNS = 100 if IS_SOAK else 8
 
-_SESSIONS = {
-    **{"commit": 6, "two_commits": 4, "transaction": 2, "flush": 2, "discard": 1},
-    **{"begin": 8, "edit_more": 2, "commit_pending": 3, "rebase": 6, "commit_with_rebase": 4},
-}
-_REFS = {
-    **{"create_branch": 2, "delete_branch": 1, "reset_branch": 2},
-    **{"create_tag": 2, "delete_tag": 1, "configure": 2},
-}
-_MAINTENANCE = {"rewrite_manifests": 1, "expire": 2, "collect": 2}
-_NEWER = {"empty": 1, "shift": 2, "amend": 3, "set_metadata": 1, "pause": 1, "set_flag": 2, "move": 2}
+# Steps, and how often each is drawn.
+_ALONE = {"commit": 6, "two_commits": 4, "transaction": 2, "flush": 2, "discard": 2}
+_OPEN = {"begin": 8, "edit_more": 2, "commit_pending": 3, "rebase": 6, "commit_with_rebase": 4}
+_BRANCHES = {"create_branch": 3, "delete_branch": 5, "reset_branch": 2}
+_TAGS = {"create_tag": 3, "delete_tag": 4}
+_MAINTENANCE = {"rewrite_manifests": 2, "expire": 2, "collect": 3}
+_OF_V2 = {"amend": 3, "set_metadata": 2, "pause": 2, "set_flag": 2, "move": 3}
+_EVERYWHERE = {**_ALONE, **_OPEN, **_BRANCHES, **_TAGS, **_MAINTENANCE, "configure": 2}
+_NEWER = {**_OF_V2, "empty": 2, "shift": 2}
 
 _UNKNOWN_TO_IT = OPTIONAL | {"metadata"}
 
@@ -52,19 +50,19 @@ class OnSpecV1(ReferenceSteps, RefSteps):
     """Until it is upgraded."""
 
     spec_version = 1
-    steps: ClassVar = {**_SESSIONS, **_REFS, **_MAINTENANCE, **_NEWER, "upgrade": 1}
+    steps: ClassVar = {**_EVERYWHERE, **_NEWER, "upgrade": 6}
     ran: ClassVar = Counter()
 
 
 class OnSpecV2(ReferenceSteps, RefSteps):
     spec_version = 2
-    steps: ClassVar = {**_SESSIONS, **_REFS, **_MAINTENANCE, **_NEWER}
+    steps: ClassVar = {**_EVERYWHERE, **_NEWER}
     ran: ClassVar = Counter()
 
 
 class WithTheOldReference(ReferenceSteps, RefSteps):
     spec_version = 1
-    steps: ClassVar = {**_SESSIONS, **_REFS, **_MAINTENANCE}
+    steps: ClassVar = _EVERYWHERE
     ran: ClassVar = Counter()
     commits_nothing = False
     # 1.1.21 logs no chunks that zarr cuts off, and looks up nodes at the tip, not commit by commit.
@@ -91,14 +89,19 @@ def old_reference() -> Iterator[None]:
 
 @pytest.mark.parametrize("machine", [OnSpecV1, OnSpecV2])
 def test_takes_turns_with_the_reference(machine: type[ReferenceSteps]) -> None:
-    _run(machine, RUNS)
+    counted = _run(machine, RUNS)
+    # An upgrade may come too late for steps of spec v2.
+    later = _OF_V2.keys() if machine.spec_version == 1 else set()
+    starved = [step for step in machine.steps.keys() - later if not counted[step]]
+    assert not starved
 
 
 def test_takes_turns_with_the_old_reference(old_reference: None) -> None:
     _run(WithTheOldReference, LEGACY_RUNS)
 
 
-def _run(machine: type[ReferenceSteps], runs: int) -> None:
+def _run(machine: type[ReferenceSteps], runs: int) -> Counter[str]:
+    """How often each step ran."""
     machine.ran.clear()
     profile = settings(
         max_examples=runs, stateful_step_count=STEPS, suppress_health_check=[*HealthCheck]
@@ -108,5 +111,4 @@ def _run(machine: type[ReferenceSteps], runs: int) -> None:
     for step, count in machine.ran.items():
         counted[step.rpartition(" by ")[0]] += count
     print(", ".join(f"{step} {count}" for step, count in sorted(counted.items())))
-    starved = [step for step in machine.steps if not counted[step]]
-    assert not starved, starved
+    return counted

@@ -1,4 +1,4 @@
-"""Writers that are killed amid commits: ``python -m tests.concurrency.kills PATH SPEC_VERSION``.
+"""Writers killed amid commits: ``python -m tests.concurrency.kills PATH SPEC_VERSION EVERY``.
 
 It runs apart from pytest, so that it forks from a process with a single thread.
 """
@@ -26,20 +26,21 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 
-def run(folder: Path, spec_version: int) -> Any:
-    """For each call that a writer did not survive: the history then, and in the end."""
-    command = [sys.executable, "-m", "tests.concurrency.kills", str(folder), str(spec_version)]
+def run(folder: Path, spec_version: int, every: int) -> Any:
+    """For every so many calls, in one of which a writer died: the history then and in the end."""
+    arguments = [str(folder), str(spec_version), str(every)]
+    command = [sys.executable, "-m", "tests.concurrency.kills", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr.decode()[-4000:]
     return json.loads(done.stdout)
 
 
-def main(folder: str, spec_version: int) -> None:
+def main(folder: str, spec_version: int, every: int) -> None:
     found: list[Any] = []
     while True:
         path = Path(folder) / str(len(found) + 1)
         [made] = in_processes([partial(create, path, spec_version)])
-        child, _ = forked(partial(write, path, len(found) + 1))
+        child, _ = forked(partial(write, path, len(found) * every + 1))
         status = os.waitpid(child, 0)[1]
         if not os.WIFSIGNALED(status):
             assert (made, status) == (True, 0)
@@ -79,4 +80,4 @@ def commit_the_rest(repository: Repository) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -1,4 +1,4 @@
-"""Processes that are killed at every storage call of three commits on local disk."""
+"""Processes that are killed at storage calls of three commits on local disk."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("spec_version", [pytest.param(1, marks=pytest.mark.soak), 2])
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("spec_version", [1, 2])
 def test_whoever_comes_after_a_killed_writer_goes_on_from_the_tip(
-    spec_version: int, tmp_path: Path
+    spec_version: int, every: int, tmp_path: Path
 ) -> None:
-    histories = run(tmp_path, spec_version)
+    histories = run(tmp_path, spec_version, every)
     assert len(histories) > len(ALL)
     reached = [len(at_first) for at_first, _ in histories]
     assert reached == sorted(reached)

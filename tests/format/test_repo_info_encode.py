@@ -108,11 +108,17 @@ def states(draw: st.DrawFn) -> RepoState:
     )
 
 
+def records(state: RepoState) -> list[SnapshotRecord]:
+    stored = () if state.stored is None else map(state.stored.record, range(len(state.stored)))
+    return [*stored, *state.snapshots]
+
+
 def plain(state: RepoState) -> dict[str, Any]:
     said = {item.name: getattr(state, item.name) for item in fields(state)}
+    del said["stored"]
     return said | {
         "deleted_tags": sorted(state.deleted_tags),
-        "snapshots": sorted(state.snapshots, key=lambda record: record.id),
+        "snapshots": sorted(records(state), key=lambda record: record.id),
         "updates": list(state.updates),
     }
 

@@ -168,7 +168,6 @@ def extents(*boxes: list[list[int]]) -> ManifestRefs:
         (array_with(shape=(Dimension(5, 3), Dimension(1, 2**32))), "chunks along one axis"),
         (array_with(shape=(Dimension(5, 3),)), "for 1 manifests in 1 dimensions"),
         (array_with(manifests=extents([[0, 0], [0, 1]])), "empty or inverted"),
-        (array_with(manifests=extents([[0, 2], [0, 2]], [[1, 3], [1, 3]])), "overlap"),
         (array_with(manifests=ManifestRefs(np.zeros(2, ID12), BOX)), "for 2 manifests"),
     ],
 )

@@ -285,7 +285,7 @@ BOMBS: dict[str, Bomb] = {
     "boxes in pinwheels": Bomb(S, _pinwheels, refused=False),
     "boxes in a staircase": Bomb(S, _staircase, refused=False),
     "boxes in 1000 rings": Bomb(S, lambda: _rings(1000), refused=False),
-    "boxes in 5000 rings": Bomb(S, lambda: _rings(5000)),
+    "boxes in 5000 rings": Bomb(S, lambda: _rings(5000), refused=False),
     "dimensions that are one": Bomb(S, _dimensions_that_are_one),
     "dimension names that are one": Bomb(S, _names_that_are_one),
     "dimension names with one long text": Bomb(S, _names_with_one_long_text),

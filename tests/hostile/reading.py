@@ -77,7 +77,7 @@ def _look_at_node(node: Node) -> None:
     if isinstance(node, ArrayNode):
         for number in range(len(node.manifests)):
             str(node.manifests.id(number))
-        assert node.manifests.covering([2**32 - 1] * len(node.grid)) is None or not node.grid
+        assert node.manifests.covering([2**32 - 1] * len(node.grid)) == [] or not node.grid
 
 
 def _look_at_manifest(manifest: Manifest, look: Look) -> None:
