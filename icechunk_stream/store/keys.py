@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 
 from icechunk_stream.errors import ErrorKind, InvalidInputError
-from icechunk_stream.format.paths import check_unicode
 
 METADATA_NAME = "zarr.json"
 CHUNKS_NAME = "c"
@@ -78,7 +77,6 @@ def index_in(text: str) -> int | None:
 
 
 def _path_of(folder: str, key: str) -> str:
-    check_unicode(folder)
     path = normal_path(folder)
     if path is None:
         raise _invalid(key)
