@@ -170,8 +170,10 @@ class Side:
     def state(self) -> dict[str, Any]:
         """Every key with its value, and what has changed since the last commit."""
         found = answer(self.store.list)
-        values = {key: answer(self.store.get, key, PROTOTYPE) for key in found}
-        sizes = {key: answer(self.store.getsize, key) for key in found}
+        read = {key: answer(self.store.get, key, PROTOTYPE) for key in found}
+        # An array that shrank: the reference still lists chunks that it no longer gives.
+        values = {key: value for key, value in read.items() if value is not None}
+        sizes = {key: answer(self.store.getsize, key) for key in values}
         return {"values": values, "sizes": sizes, "status": self.status()}
 
     def status(self) -> dict[str, Any]:
