@@ -25,6 +25,7 @@ from icechunk_stream.format.repo_info import SnapshotRecord
 from icechunk_stream.format.snapshot_encode import SnapshotContents, encode_snapshot
 from icechunk_stream.format.times import from_micros
 from icechunk_stream.format.transaction_log_encode import encode_transaction_log
+from icechunk_stream.preparing import MAX_CLOCK_SKEW
 from icechunk_stream.refs import RefFiles, RepoObject
 from icechunk_stream.storage import Written
 from icechunk_stream.tips import Amend, Commit, Detach, FileTip, RepoTip, read_tip, swap_of
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from icechunk_stream.storage import LostRace
     from icechunk_stream.tips import Move, Swap, Tip
 
-# The reference aborts commits by clocks that are further off.
-MAX_CLOCK_SKEW = 600 * 10**6
 _IMMEDIATE_TRIES = 5
 # Sends of one snapshot whose answers were lost, before the outcome is called unknown.
 _DOUBTFUL_TRIES = 3

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from icechunk_stream.changes import Unchanged
+from icechunk_stream.format.boxes import inside
 from icechunk_stream.format.ref_rows import DELETED, chosen_rows
 from icechunk_stream.format.ref_tables import RefTable
 from icechunk_stream.format.ref_view import TableView
@@ -14,8 +15,6 @@ from icechunk_stream.reading import SnapshotReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    import numpy.typing as npt
 
     from icechunk_stream.changes import ChangeSet
     from icechunk_stream.changes.runs import Run
@@ -69,7 +68,7 @@ class OverlayReader(SnapshotReader):
         return self._nodes
 
     def payload(self, node: ArrayNode, index: Sequence[int]) -> ChunkPayload | None:
-        if not _in_grid(node, index):
+        if not node.has_chunk(index):
             return None
         changes = self._changes.chunks.get(node.id)
         if changes is not None:
@@ -93,7 +92,7 @@ class OverlayReader(SnapshotReader):
         if run is not None and len(run):
             table = run.table
             # An array that shrank keeps what was written before: it may grow again.
-            kept = (table.kinds != DELETED) & _inside(table.indices, node)
+            kept = (table.kinds != DELETED) & inside(table.indices, node.grid)
             yield TableView(chosen_rows(table, kept))
 
     def _stored(self, node: ArrayNode) -> ArrayNode:
@@ -109,18 +108,7 @@ def _without(columns: RefColumns, run: Run | None, node: ArrayNode) -> RefView:
     if fits and run is None:
         return columns
     indices = columns.indices()
-    kept = _inside(indices, node)
+    kept = inside(indices, node.grid)
     if run is not None:
         kept &= ~run.holds(indices)
     return columns if kept.all() else TableView(RefTable.of(columns, np.flatnonzero(kept)))
-
-
-def _inside(indices: npt.NDArray[np.uint32], node: ArrayNode) -> npt.NDArray[np.bool_]:
-    inside: npt.NDArray[np.bool_] = (indices < np.array(node.grid, np.uint64)).all(axis=1)
-    return inside
-
-
-def _in_grid(node: ArrayNode, index: Sequence[int]) -> bool:
-    if len(index) != len(node.shape):
-        return False
-    return all(at < size for at, size in zip(index, node.grid, strict=True))

@@ -12,6 +12,7 @@ import numpy as np
 from icechunk_stream.assets import chunk_key
 from icechunk_stream.effects import random_bytes
 from icechunk_stream.errors import AlreadyExistsError, ErrorKind, InvalidInputError, ReadOnlyError
+from icechunk_stream.format.boxes import inside
 from icechunk_stream.format.chunk_refs import InlineChunk, NativeChunk, RefKind
 from icechunk_stream.format.documents import make_node
 from icechunk_stream.format.ids import NODE_ID_SIZE, OBJECT_ID_SIZE, ChunkId, NodeId
@@ -133,7 +134,7 @@ class Edits:
         """Delete a chunk, written or not; outside of an array's grid nothing happens."""
         with self._recording() as changes:
             node = self._reader.node(path)
-            if isinstance(node, ArrayNode) and _in_grid(node, index):
+            if isinstance(node, ArrayNode) and node.has_chunk(index):
                 changes.set_chunk(node, index, None)
 
     def delete_chunks(self, path: str, indices: Indices) -> None:
@@ -141,8 +142,8 @@ class Edits:
         with self._recording() as changes:
             node = self._reader.node(path)
             if isinstance(node, ArrayNode) and indices.shape[1] == len(node.shape):
-                inside = _rows_in_grid(node, indices)
-                changes.set_chunks(node, deletions(indices[inside]))
+                kept = indices[inside(indices, node.grid)]
+                changes.set_chunks(node, deletions(kept))
 
     def delete_chunks_below(self, path: str, leading: Sequence[int]) -> None:
         """Delete the chunks whose indices begin so."""
@@ -215,7 +216,7 @@ def _check_chunk(node: ArrayNode, index: Sequence[int], size: int) -> None:
 
 
 def _check_index(node: ArrayNode, index: Sequence[int]) -> None:
-    if not _in_grid(node, index):
+    if not node.has_chunk(index):
         raise _outside(node, index)
 
 
@@ -225,23 +226,9 @@ def _check_table(node: ArrayNode, table: RefTable) -> None:
     empty = np.flatnonzero((table.kinds == RefKind.VIRTUAL) & (table.lengths == 0))
     if len(empty):
         raise _empty(node, table.indices[empty[0]].tolist())
-    outside = np.flatnonzero(~_rows_in_grid(node, table.indices))
+    outside = np.flatnonzero(~inside(table.indices, node.grid))
     if len(outside):
         raise _outside(node, table.indices[outside[0]].tolist())
-
-
-def _in_grid(node: ArrayNode, index: Sequence[int]) -> bool:
-    if len(index) != len(node.shape):
-        return False
-    return all(0 <= at < axis.num_chunks for at, axis in zip(index, node.shape, strict=True))
-
-
-def _rows_in_grid(node: ArrayNode, indices: Indices) -> npt.NDArray[np.bool_]:
-    """Axis by axis: an array of numpy's for each row costs more than the comparison."""
-    inside = np.ones(len(indices), np.bool_)
-    for axis, count in enumerate(node.grid):
-        inside &= indices[:, axis] < np.uint32(count)
-    return inside
 
 
 def _outside(node: ArrayNode, index: Sequence[int]) -> InvalidInputError:

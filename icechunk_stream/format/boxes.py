@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     Boxes = npt.NDArray[np.int64]
@@ -15,6 +17,19 @@ if TYPE_CHECKING:
 # Straight cuts part what splitting and appending make; what they cannot part is compared in pairs.
 _MAX_CUTS = 64
 _MAX_PAIRS = 2**24
+
+
+def inside(
+    indices: npt.NDArray[np.integer], counts: Sequence[int] | npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Which indices a grid of so many chunks along every axis has.
+
+    Axis by axis: an array of numpy's for each row costs more than the comparison.
+    """
+    found = np.ones(len(indices), np.bool_)
+    for axis, count in enumerate(counts):
+        found &= indices[:, axis] < np.uint64(count)
+    return found
 
 
 def overlap(extents: npt.NDArray[np.uint32]) -> bool:

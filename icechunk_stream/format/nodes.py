@@ -115,6 +115,12 @@ class ArrayNode:
         """Number of chunks along every axis."""
         return tuple(dimension.num_chunks for dimension in self.shape)
 
+    def has_chunk(self, index: Sequence[int]) -> bool:
+        """Whether the grid has a place for a chunk."""
+        if len(index) != len(self.shape):
+            return False
+        return all(0 <= at < axis.num_chunks for at, axis in zip(index, self.shape, strict=True))
+
 
 Node = GroupNode | ArrayNode
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from icechunk_stream.format.boxes import overlap
+from icechunk_stream.format.boxes import inside, overlap
 from icechunk_stream.format.keys import KeySpace
 from icechunk_stream.format.ref_rows import DELETED, chosen_rows, joined
 from icechunk_stream.format.ref_tables import RefTable
@@ -48,10 +48,7 @@ class Grid:
         return cls(lengths, sizes, KeySpace.within((-(-lengths // sizes)).tolist()))
 
     def inside(self, indices: npt.NDArray[np.integer]) -> Mask:
-        inside = np.ones(len(indices), np.bool_)
-        for axis, count in enumerate(self.chunks):
-            inside &= indices[:, axis] < np.uint64(count)
-        return inside
+        return inside(indices, self.chunks)
 
     @property
     def is_one_cell(self) -> bool:
@@ -132,10 +129,10 @@ def _changed_cells(run: Run | None, grid: Grid) -> Keys:
     if run is None:
         return grid.cells(np.zeros((0, len(grid.chunks)), np.uint32))
     indices = run.table.indices
-    inside = grid.inside(indices)
+    kept = grid.inside(indices)
     if grid.is_one_cell:
-        return np.zeros(int(inside.any()), np.int64)
-    return np.unique(grid.cells(indices[inside]))
+        return np.zeros(int(kept.any()), np.int64)
+    return np.unique(grid.cells(indices[kept]))
 
 
 def _remaining(columns: RefColumns, run: Run | None, grid: Grid) -> RefTable:
