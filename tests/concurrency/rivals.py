@@ -7,68 +7,42 @@ from __future__ import annotations
 
 import importlib
 import json
-import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from tests.concurrency.contents import numbers, write
 from tests.concurrency.places import OURS, opened
+from tests.oracle.job_process import JobProcess
 from tests.oracle.outcomes import outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from tests.concurrency.places import Place
 
 ROOT = Path(__file__).parents[2]
 
 
-class Rival:
+class Rival(JobProcess):
     """The process of a library."""
 
     def __init__(self, library: str) -> None:
-        command = [sys.executable, "-m", "tests.concurrency.rivals", library]
+        super().__init__("tests.concurrency.rivals", library)
         self.library = library
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert self.end() == "ready"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._process.communicate(timeout=60)
-
-    def begin(self, job: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(job) + "\n")
-        self._process.stdin.flush()
-
-    def end(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, f"the process of {self.library} has ended"
-        return json.loads(line)
+        assert self.receive() == "ready"
 
     def do(self, job: dict[str, Any]) -> Any:
-        self.begin(job)
-        return self.end()
+        self.send(job)
+        return self.receive()
 
 
 def at_once(jobs: dict[Rival, dict[str, Any]]) -> list[Any]:
     """Begin all jobs, then wait for them."""
     for rival, job in jobs.items():
-        rival.begin(job)
-    return [rival.end() for rival in jobs]
+        rival.send(job)
+    return [rival.receive() for rival in jobs]
 
 
 class _Worker:

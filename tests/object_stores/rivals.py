@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from tests.object_stores.servers import S3Server
+from tests.oracle.job_process import JobProcess
 from tests.oracle.outcomes import outcome
 
 ROOT = Path(__file__).parents[2]
@@ -27,39 +25,13 @@ ROOT = Path(__file__).parents[2]
 DONE = "done"
 
 
-class Rival:
+class Rival(JobProcess):
     """The process of a library."""
 
     def __init__(self, library: str, server: S3Server, bucket: str) -> None:
-        command = [sys.executable, "-m", "tests.object_stores.rivals", library]
-        quiet = os.environ | {"AWS_EC2_METADATA_DISABLED": "true"}
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, env=quiet, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        super().__init__("tests.object_stores.rivals", library)
         self.send(asdict(server) | {"bucket": bucket})
         assert self.receive() == "ready"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._process.communicate(timeout=60)
-
-    def send(self, job: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(job) + "\n")
-        self._process.stdin.flush()
-
-    def receive(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, "the process has ended"
-        return json.loads(line)
 
     def do(self, job: str, prefix: str, **more: Any) -> Any:
         self.send({"job": job, "prefix": prefix, "pause": 0.0} | more)
