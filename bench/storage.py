@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import resource
 import shutil
 import statistics
@@ -27,8 +28,9 @@ PEER = (
     "icechunk through its store, with its default configuration: asyncio.gather over all objects"
     " of a case. Ours: put_many and get_many of a storage with its defaults, with obstore or with"
     " boto3 alone. Plain boto3: threads as many as ours, a pool of as many connections, retries"
-    " off. All clients take turns in one process; the server, which has its objects in memory, and"
-    " the proxy are other processes on the same cores; client CPU is that of the client's process"
+    " off. All clients take turns in one process, in another order each round; the server, which"
+    " has its objects in memory, and the proxy are other processes on the same cores; client CPU"
+    " is that of the client's process"
 )
 LATENCY_MS = 20
 TARGET = 0.9
@@ -68,7 +70,7 @@ Outcome = dict[str, Spent]
 
 def works(*, quick: bool) -> list[Work]:
     small, large = (200, 16) if quick else (1000, 128)
-    rounds = 2 if quick else 5
+    rounds = 2 if quick else 6
     return [
         Work(f"{small:,} PUTs of 64 kB", lambda c: c.put(small, SMALL), rounds),
         Work(
@@ -77,26 +79,30 @@ def works(*, quick: bool) -> list[Work]:
             rounds,
             lambda c: c.keep(small, SMALL),
         ),
-        Work(f"{large * 8:,} MB: PUTs of 8 MB", lambda c: c.put(large, LARGE), min(rounds, 3)),
+        Work(f"{large * 8:,} MB: PUTs of 8 MB", lambda c: c.put(large, LARGE), rounds),
         Work(
             f"{large * 8:,} MB: GETs of 8 MB",
             lambda c: c.get(large, LARGE, LARGE),
-            min(rounds, 3),
+            rounds,
             lambda c: c.keep(large, LARGE),
         ),
     ]
 
 
 def measure(work: Work, server: S3Server, objects: Path) -> Outcome:
-    """Let the clients take turns, each warmed up by a first round that does not count."""
+    """Let the clients take turns, each warmed up by a first round that does not count.
+
+    Each round has another order: what one client leaves to the server slows the next.
+    """
     clients = [make(Places(server, BUCKET)) for make in CLIENTS]
     found = {client.name: Spent() for client in clients}
     for client in clients:
         work.prepare(client)
         _turn(work, client, Spent())
         forget_new(objects, client)
+    shuffled = random.Random(0)
     for _ in range(work.rounds):
-        for client in clients:
+        for client in shuffled.sample(clients, len(clients)):
             _turn(work, client, found[client.name])
             forget_new(objects, client)
     forget_all(objects)

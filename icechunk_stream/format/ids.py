@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b32encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -26,15 +27,14 @@ _VALUES = {
     for canonical in [char, *(alias for alias, of in _ALIASES.items() if of == char)]
     for spelling in (canonical, canonical.lower())
 }
+_CROCKFORD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", ALPHABET.encode())
 _BLOCK = 16384
 _TWO_DIGITS = np.frombuffer("".join(a + b for a in ALPHABET for b in ALPHABET).encode(), "<u2")
 
 
 def encode_id(raw: bytes) -> str:
     """Canonical text of an id: upper case, most significant bit first, zero-padded right."""
-    size = text_length(len(raw))
-    number = int.from_bytes(raw, "big") << (5 * size - 8 * len(raw))
-    return "".join(ALPHABET[number >> shift & 31] for shift in range(5 * size - 5, -1, -5))
+    return b32encode(raw).rstrip(b"=").translate(_CROCKFORD).decode()
 
 
 def decode_id(text: str, size: int) -> bytes:

@@ -80,6 +80,11 @@ class Storage(ABC):
     is_near: ClassVar[bool] = False
     """Whether a small read is cheaper than a hop to another thread."""
 
+    @property
+    def writes_to_memory(self) -> bool:
+        """Whether a write waits for nothing: it is over as soon as its bytes are copied."""
+        return False
+
     decides_races: ClassVar[bool] = False
     """Whether no server has to be asked if it honours the conditions of writes."""
 

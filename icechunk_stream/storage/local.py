@@ -90,6 +90,10 @@ class LocalStorage(Storage):
         self._writer = LocalWriter(self._tree, file_mode, lock_timeout, waits)
 
     @property
+    def writes_to_memory(self) -> bool:
+        return self._durability == "os"
+
+    @property
     def path(self) -> Path:
         return self._path
 

@@ -18,6 +18,8 @@ _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _MOVED = frozenset({errno.ENOENT, errno.ESTALE})
 _KNOWN_LIMIT = 64
+_MADE_LIMIT = 16
+_Identity = tuple[int, int]
 
 
 class Directory:
@@ -36,8 +38,9 @@ class LocalTree:
     """The directories below a root.
 
     A link or special file below the root is refused wherever it stands: a repository never holds
-    one. Directories that were read from stay open, so that a read of an object opens one file;
-    everything that writes, or reads an object that changes, walks from the root again.
+    one. Directories that were read from stay open, so that a read of an object opens one file, and
+    so do those that were written to, as long as they stand where they stood; everything that reads
+    an object that changes walks from the root again.
     """
 
     def __init__(self, root: Path, directory_mode: int, *, durable: bool) -> None:
@@ -45,7 +48,8 @@ class LocalTree:
         self._directory_mode = directory_mode
         self._durable = durable
         self._known: dict[str, Directory] = {}
-        self._root_identity: tuple[int, int] | None = None
+        self._made: dict[str, tuple[Directory, _Identity]] = {}
+        self._root_identity: _Identity | None = None
         self._durable_paths: set[str] = set()
 
     def open_immutable(self, key: str) -> tuple[int, os.stat_result]:
@@ -71,6 +75,16 @@ class LocalTree:
 
     def made_directory(self, path: str, key: str) -> Directory:
         """A directory, made with its parents and the root when it is not there."""
+        made = self._made.get(path)
+        if made is not None and made[1] == _identity_at(f"{self._root}/{path}"):
+            return made[0]
+        directory = self._walk_and_make(path, key)
+        if len(self._made) >= _MADE_LIMIT:
+            self._made.clear()
+        self._made[path] = directory, _identity(os.fstat(directory.fd))
+        return directory
+
+    def _walk_and_make(self, path: str, key: str) -> Directory:
         directory = self._made_root()
         walked = ""
         for name in _names(path):
@@ -80,8 +94,7 @@ class LocalTree:
 
     def _open_root(self) -> Directory:
         directory = Directory(os.open(self._root, os.O_RDONLY | os.O_DIRECTORY))
-        info = os.fstat(directory.fd)
-        identity = (info.st_dev, info.st_ino)
+        identity = _identity(os.fstat(directory.fd))
         if identity != self._root_identity:
             self._known.clear()
             self._root_identity = identity
@@ -176,6 +189,18 @@ def _make_directory(parent: Directory, name: str, mode: int) -> None:
         os.mkdir(name, mode, dir_fd=parent.fd)
     except FileExistsError:
         return
+
+
+def _identity(info: os.stat_result) -> _Identity:
+    return info.st_dev, info.st_ino
+
+
+def _identity_at(path: str) -> _Identity | None:
+    """What stands at a path, be it a link; None where nothing does."""
+    try:
+        return _identity(os.lstat(path))
+    except OSError:
+        return None
 
 
 def _names(path: str) -> list[str]:

@@ -40,6 +40,7 @@ class MemoryStorage(Storage):
 
     is_near = True
     decides_races = True
+    writes_to_memory = True
 
     def __init__(self) -> None:
         super().__init__()

@@ -18,7 +18,6 @@ from icechunk_stream.storage.s3_explain import explain
 from icechunk_stream.storage.s3_obstore import S3Obstore
 from icechunk_stream.storage.s3_requests import S3Requests
 from icechunk_stream.storage.s3_session import S3Session
-from icechunk_stream.storage.values import Span
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from icechunk_stream.storage.traits import Traits
     from icechunk_stream.storage.values import ByteRange, BytesLike, Version
 
-_LARGE = 2**20
+_LARGE = 4 * 2**20
 _REFUSALS = frozenset({400, 501})
 
 
@@ -54,8 +53,8 @@ class S3Clients:
 
     What obstore fails at goes to botocore at once, whose answers say more, or with the next try.
     Objects go in parts through botocore: an upload that obstore gave up left parts behind. Large
-    bodies are botocore's as well: it reads them into place where they are not encrypted, and it can
-    write them with a checksum that costs neither side much; without one, servers make their own.
+    bodies are botocore's as well: it can write them with a checksum that costs neither side much;
+    without one, servers make their own.
     """
 
     def __init__(self, spec: ClientSpec) -> None:
@@ -63,11 +62,10 @@ class S3Clients:
         self.requests = S3Requests(session, spec.bucket, spec.usage)
         self.obstore = _open_obstore(session, spec)
         self.flips_etags = False
-        self._is_plain = session.endpoint().startswith("http://")
         self._adds_checksums = spec.access.checksum_algorithm is None
 
     def get(self, name: str, byte_range: ByteRange | None, tries: int) -> Got | Failure:
-        obstore = None if self._is_plain and _is_large(byte_range) else self.obstore
+        obstore = self.obstore
         if obstore is not None and obstore.reads and _has_turn(obstore, name, tries):
             answer = obstore.get(name, byte_range)
             if not isinstance(answer, Failure) or answer.transient:
@@ -96,10 +94,6 @@ class S3Clients:
 
 def _is_refusal(failure: Failure) -> bool:
     return failure.trouble is Trouble.REFUSED and failure.status in _REFUSALS
-
-
-def _is_large(byte_range: ByteRange | None) -> bool:
-    return isinstance(byte_range, Span) and byte_range.end - byte_range.start >= _LARGE
 
 
 def _has_turn(obstore: S3Obstore, name: str, tries: int) -> bool:

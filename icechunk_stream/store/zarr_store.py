@@ -69,6 +69,10 @@ if TYPE_CHECKING:
 
 # Reads of at most this size are cheaper than the hop to another thread, where storage is near.
 NEAR_READ = 64 * 1024
+# While so many writes wait for threads, the event loop's own thread does one that copies at most
+# this much, where that is all it does: a processor more, and a hop less.
+_WAITING_WRITES = 7
+_OWN_WRITE = 4 * 2**20
 DEFAULT_BATCH = 100_000
 
 
@@ -82,6 +86,7 @@ class IcechunkStore(VirtualRefs, Store):
     def __init__(self, session: OpenSession, read_only: bool | None = None) -> None:
         super().__init__(read_only=session.read_only if read_only is None else read_only)
         self._session = session
+        self._writes: set[asyncio.Future[None]] = set()
 
     @property
     def session(self) -> Any:  # noqa: ANN401
@@ -223,10 +228,13 @@ class IcechunkStore(VirtualRefs, Store):
     async def set(self, key: str, value: Buffer) -> None:
         """Write a zarr.json or a chunk."""
         edits, parsed, data = self._to_write(key, value)
-        if needs_no_request(edits, parsed, len(data)):
+        if needs_no_request(edits, parsed, len(data)) or self._writes_itself(len(data)):
             write(edits, parsed, data)
-        else:
-            await self._beside(write, edits, parsed, data)
+            return
+        waiting = self._beside(write, edits, parsed, data)
+        self._writes.add(waiting)
+        waiting.add_done_callback(self._writes.discard)
+        await waiting
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """Write a zarr.json or a chunk, unless it is there already."""
@@ -285,6 +293,10 @@ class IcechunkStore(VirtualRefs, Store):
     def _reader(self) -> SnapshotReader:
         return self._session.reader
 
+    def _writes_itself(self, size: int) -> bool:
+        is_busy = len(self._writes) >= _WAITING_WRITES
+        return is_busy and size <= _OWN_WRITE and self._reader.assets.storage.writes_to_memory
+
     async def _get_chunk(
         self, reader: SnapshotReader, key: ChunkKey, byte_range: ByteRequest | None
     ) -> BytesLike | None:
@@ -299,10 +311,10 @@ class IcechunkStore(VirtualRefs, Store):
             return payload_bytes(reader, payload, start, end)
         return await self._beside(payload_bytes, reader, payload, start, end)
 
-    async def _beside(self, work: Callable[..., T], *args: object) -> T:
+    def _beside(self, work: Callable[..., T], *args: object) -> asyncio.Future[T]:
         """Run what may ask the storage in its threads, so that the event loop goes on."""
         executor = self._reader.assets.storage.executor
-        return await asyncio.get_running_loop().run_in_executor(executor, work, *args)
+        return asyncio.get_running_loop().run_in_executor(executor, work, *args)
 
     async def _batches(self, batches: Iterator[T]) -> AsyncIterator[T]:
         while True:

@@ -71,6 +71,10 @@ class WrappedStorage(Storage):
         return self.inner.is_near
 
     @property
+    def writes_to_memory(self) -> bool:
+        return self.inner.writes_to_memory
+
+    @property
     def decides_races(self) -> bool:  # type: ignore[override]
         return self.inner.decides_races
 

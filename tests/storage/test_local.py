@@ -10,6 +10,7 @@ import pytest
 
 from icechunk_stream.errors import InvalidInputError, ObjectNotFoundError
 from icechunk_stream.storage import (
+    Durability,
     LocalStorage,
     LostRace,
     Missing,
@@ -125,6 +126,33 @@ def test_a_repository_that_was_replaced_is_found(tmp_path: Path) -> None:
     create(storage, "repo", b"")
     with pytest.raises(ObjectNotFoundError):
         storage.get("chunks/A")
+
+
+@pytest.mark.parametrize("durability", ["fsync", "os"])
+def test_writes_find_a_repository_that_was_removed_moved_or_replaced(
+    tmp_path: Path, durability: Durability
+) -> None:
+    root = tmp_path / "repository"
+    storage = LocalStorage(root, durability=durability)
+    storage.put("chunks/A", b"first")
+    shutil.rmtree(root)
+    storage.put("chunks/A", b"second")
+    root.rename(tmp_path / "moved")
+    storage.put("chunks/A", b"third")
+    (root / "chunks").rename(root / "aside")
+    LocalStorage(root).put("chunks/B", b"other")
+    storage.put("chunks/A", b"fourth")
+    found = {
+        path.relative_to(tmp_path).as_posix(): path.read_bytes()
+        for path in tmp_path.rglob("*")
+        if path.is_file()
+    }
+    assert found == {
+        "moved/chunks/A": b"second",
+        "repository/aside/A": b"third",
+        "repository/chunks/A": b"fourth",
+        "repository/chunks/B": b"other",
+    }
 
 
 def test_a_storage_that_is_let_go_closes_its_directories_and_threads(tmp_path: Path) -> None:
