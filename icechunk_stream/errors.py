@@ -13,10 +13,19 @@
     ├── AlreadyExistsError
     ├── ReadOnlyError
     ├── InvalidInputError             (also a ValueError)
+    │   ├── LayoutError
+    │   └── ConflictingRowsError
     ├── SessionStateError
     ├── StorageError
     │   ├── CommitStateUnknownError
     │   └── ObjectNotFoundError
+    ├── StreamError
+    │   ├── StreamRewoundError
+    │   ├── StreamGapError
+    │   ├── StreamIdentityError
+    │   ├── LedgerMissingError
+    │   ├── CheckpointError
+    │   └── BadRowsError
     ├── FormatError
     └── InternalError
 
@@ -111,6 +120,13 @@ class ErrorKind(StrEnum):
     UNSUPPORTED_OPERATION_FOR_VERSION = "unsupported-operation-for-version"
     SNAPSHOT_TIMESTAMP = "snapshot-timestamp"
     DUPLICATE_SNAPSHOT_ID = "duplicate-snapshot-id"
+    CONFLICTING_ROWS = "conflicting-rows"
+    STREAM_REWOUND = "stream-rewound"
+    STREAM_GAP = "stream-gap"
+    STREAM_IDENTITY = "stream-identity"
+    LEDGER_MISSING = "ledger-missing"
+    CHECKPOINT = "checkpoint"
+    BAD_ROWS = "bad-rows"
     UNKNOWN = "unknown"
 
 
@@ -217,6 +233,12 @@ class InvalidInputError(IcechunkError, ValueError):
     default_kind = ErrorKind.INVALID_KEY
 
 
+class LayoutError(InvalidInputError):
+    """A layout of rows is wrong in itself, or does not fit the arrays that are there."""
+
+    default_kind = ErrorKind.INVALID_ARRAY_METADATA
+
+
 class SessionStateError(IcechunkError):
     """The session or repository is in a state that does not allow the operation."""
 
@@ -241,6 +263,59 @@ class CommitStateUnknownError(StorageError):
     """A conditional write may or may not have taken place, or may still do so."""
 
 
+class ConflictingRowsError(InvalidInputError):
+    """Rows of one batch give different values to one cell, and no policy says which one counts."""
+
+    default_kind = ErrorKind.CONFLICTING_ROWS
+
+
+class StreamError(IcechunkError):
+    """A batch of a stream cannot be committed without losing or repeating rows."""
+
+
+class StreamRewoundError(StreamError):
+    """The checkpoint went back in time, or is used by two queries: the batch is not a new one."""
+
+    default_kind = ErrorKind.STREAM_REWOUND
+
+
+class StreamGapError(StreamError):
+    """Batches between the last one that was committed and this one are missing."""
+
+    default_kind = ErrorKind.STREAM_GAP
+
+
+class StreamIdentityError(StreamError):
+    """Another query than the one that wrote the stream so far delivers the batch."""
+
+    default_kind = ErrorKind.STREAM_IDENTITY
+
+
+class LedgerMissingError(StreamError):
+    """The branch holds nothing of the stream, whose query has committed batches before."""
+
+    default_kind = ErrorKind.LEDGER_MISSING
+
+
+class CheckpointError(StreamError):
+    """A file of a query's checkpoint is missing, or not what Spark writes; ``path`` names it."""
+
+    default_kind = ErrorKind.CHECKPOINT
+
+    def __init__(self, message: str, kind: str | None = None, *, path: str = "") -> None:
+        super().__init__(f"{path}: {message}" if path else message, kind)
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild_checkpoint_error, (self.message, str(self.kind), self.path))
+
+
+class BadRowsError(StreamError):
+    """Rows of a batch have no place in the arrays, or values that these cannot store."""
+
+    default_kind = ErrorKind.BAD_ROWS
+
+
 class FormatError(IcechunkError):
     """Stored bytes are not what the format allows; ``key`` names the object."""
 
@@ -256,6 +331,12 @@ class FormatError(IcechunkError):
 
 class InternalError(IcechunkError):
     """A bug in this package; please report it."""
+
+
+def _rebuild_checkpoint_error(message: str, kind: str, path: str) -> CheckpointError:
+    error = CheckpointError(message, kind)
+    error.path = path
+    return error
 
 
 def _rebuild_format_error(message: str, kind: str, key: str) -> FormatError:

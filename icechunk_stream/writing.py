@@ -123,8 +123,8 @@ class Edits:
         _check_chunk(self._reader.array(path), index, chunk.length)
         self._record(path, index, chunk)
 
-    def set_virtuals(self, path: str, table: RefTable) -> None:
-        """Refer to many ranges of objects outside of the repository; all or none is recorded."""
+    def set_refs(self, path: str, table: RefTable) -> None:
+        """Set or delete many references, whose bytes are stored; all or none is recorded."""
         with self._recording() as changes:
             node = self._reader.array(path)
             _check_table(node, table)

@@ -127,7 +127,7 @@ class VirtualRefs:
         checked = check_locations(table.locations, self._reader.containers, validate=validate)
         table = replace(table, locations=checked.locations)
         if not checked.refused.any():
-            edits.set_virtuals(path, table)
+            edits.set_refs(path, table)
             return None
-        edits.set_virtuals(path, chosen_rows(table, ~checked.refused))
+        edits.set_refs(path, chosen_rows(table, ~checked.refused))
         return [tuple(index) for index in table.indices[checked.refused].tolist()]

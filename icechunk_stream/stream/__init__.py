@@ -1,0 +1,1 @@
+"""Exactly-once batches of rows, free of Spark: layouts, placement, chunks, ledger, commit."""

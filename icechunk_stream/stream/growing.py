@@ -1,0 +1,47 @@
+"""Dimensions of a group grow: every array that has one gets longer, and its new labels are stored.
+
+An array that kept the old length would leave xarray unable to open the group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import zarr
+
+from icechunk_stream.format.nodes import ArrayNode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy.typing as npt
+
+    from icechunk_stream.session import Session
+
+
+def grow(session: Session, group: str, lengths: Mapping[str, int]) -> None:
+    """Lengthen every array of a group along its dimensions of these names; none gets shorter."""
+    for node in list(_arrays(session, group)):
+        document = msgspec.json.decode(node.user_data)
+        names = document.get("dimension_names") or ()
+        # Dimensions without a name are no one's.
+        asked = [lengths.get(name, 0) if name else 0 for name in names] or document["shape"]
+        shape = [max(pair) for pair in zip(asked, document["shape"], strict=True)]
+        if shape != document["shape"]:
+            session.edits.set_document(node.path, msgspec.json.encode(document | {"shape": shape}))
+
+
+def store_labels(session: Session, path: str, start: int, labels: npt.NDArray[Any]) -> None:
+    """Write stored labels of a coordinate array from a position on."""
+    if len(labels):
+        coordinate = zarr.open_array(session.store, path=path.strip("/"), mode="r+")
+        coordinate[start : start + len(labels)] = labels
+
+
+def _arrays(session: Session, group: str) -> Iterator[ArrayNode]:
+    """The arrays that lie directly in a group."""
+    prefix = group.rstrip("/") + "/"
+    for node in session.reader.nodes.below(group):
+        if isinstance(node, ArrayNode) and node.path.rpartition("/")[0] + "/" == prefix:
+            yield node

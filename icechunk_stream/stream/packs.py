@@ -1,0 +1,104 @@
+"""Encoded chunks to where their bytes are: in the references, or in a few large objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from icechunk_stream.assets import chunk_key
+from icechunk_stream.effects import random_bytes
+from icechunk_stream.errors import InvalidInputError
+from icechunk_stream.format.chunk_refs import InlineChunk, NativeChunk
+from icechunk_stream.format.ids import OBJECT_ID_SIZE, ChunkId
+
+if TYPE_CHECKING:
+    from icechunk_stream.storage import BytesLike, Storage
+
+PACK_SIZE = 64 * 2**20
+INLINE_THRESHOLD = 512
+
+Placed = InlineChunk | NativeChunk
+
+
+def _new_id() -> ChunkId:
+    return ChunkId(random_bytes(OBJECT_ID_SIZE))
+
+
+class PackWriter:
+    """Writes chunks into objects that hold many of them, for one task.
+
+    Chunks that stay and chunks that the next batch rewrites go into different objects, so that a
+    few live bytes do not keep many dead ones. A chunk is durable once ``flush`` has returned.
+
+    Args:
+        storage: Where the repository's objects are.
+        inline_threshold: Chunks of up to so many bytes stand in their references.
+        pack_size: Bytes that may wait in memory; an object has about as many at most. A longer
+            chunk is an object of its own.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        inline_threshold: int = INLINE_THRESHOLD,
+        pack_size: int = PACK_SIZE,
+    ) -> None:
+        if inline_threshold < 0 or pack_size < 1:
+            message = (
+                f"an inline threshold of {inline_threshold} and packs of {pack_size} bytes: give 0"
+                " or more, and 1 or more"
+            )
+            raise InvalidInputError(message)
+        self._storage = storage
+        self._inline_threshold = inline_threshold
+        self._pack_size = pack_size
+        self._complete = _Pack()
+        self._partial = _Pack()
+
+    def add(self, data: BytesLike, *, is_complete: bool) -> Placed:
+        """Take a chunk, and say where its bytes will be."""
+        size = memoryview(data).nbytes
+        if not size:
+            raise InvalidInputError("a chunk has no bytes: delete its reference instead")
+        if size <= self._inline_threshold:
+            return InlineChunk(bytes(data))
+        if size >= self._pack_size:
+            return self._put_alone(data, size)
+        while len(self._complete.data) + len(self._partial.data) + size > self._pack_size:
+            self._put_larger()
+        return (self._complete if is_complete else self._partial).add(data, size)
+
+    def flush(self) -> None:
+        """Store what waits."""
+        packs = [pack for pack in (self._complete, self._partial) if pack.data]
+        self._complete, self._partial = _Pack(), _Pack()
+        self._storage.put_many([(pack.key, memoryview(pack.data)) for pack in packs])
+
+    def _put_larger(self) -> None:
+        if len(self._complete.data) >= len(self._partial.data):
+            pack, self._complete = self._complete, _Pack()
+        else:
+            pack, self._partial = self._partial, _Pack()
+        self._storage.put(pack.key, memoryview(pack.data))
+
+    def _put_alone(self, data: BytesLike, size: int) -> NativeChunk:
+        chunk = NativeChunk(_new_id(), 0, size)
+        self._storage.put(chunk_key(chunk), data)
+        return chunk
+
+
+@dataclass(slots=True)
+class _Pack:
+    """An object that is being filled; its id is known from the start."""
+
+    id: ChunkId = field(default_factory=_new_id)
+    data: bytearray = field(default_factory=bytearray)
+
+    @property
+    def key(self) -> str:
+        return chunk_key(NativeChunk(self.id, 0, len(self.data)))
+
+    def add(self, data: BytesLike, size: int) -> NativeChunk:
+        chunk = NativeChunk(self.id, len(self.data), size)
+        self.data += data
+        return chunk

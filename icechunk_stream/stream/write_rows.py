@@ -1,0 +1,106 @@
+"""Rows into a session: placed, written as chunks, and the arrays grown to hold them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from icechunk_stream.config import with_defaults
+from icechunk_stream.stream.arrays import open_group
+from icechunk_stream.stream.growing import grow, store_labels
+from icechunk_stream.stream.ledger import Counts
+from icechunk_stream.stream.placement import coordinate_values
+from icechunk_stream.stream.refs_batch import ref_tables
+from icechunk_stream.stream.row_source import ChunkPlace
+from icechunk_stream.stream.targets import Plan, Policies
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from icechunk_stream.session import Session
+    from icechunk_stream.stream.axes import Axis
+    from icechunk_stream.stream.layout import Rows
+    from icechunk_stream.stream.refs_batch import Refs
+    from icechunk_stream.stream.row_source import RowSource
+    from icechunk_stream.stream.targets import ArrayTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """The group that rows go to, and how they are laid out in it."""
+
+    layout: Rows
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRows:
+    """What became of the rows, and how many chunks they changed."""
+
+    counts: Counts
+    chunks: int
+
+
+def write_rows(
+    session: Session, base: Session, destination: Destination, rows: RowSource
+) -> WrittenRows:
+    """Write rows to the arrays of a session; ``base`` reads the snapshot that it changes.
+
+    Raises:
+        BadRowsError: rows have no place, or values that cannot be stored.
+        ConflictingRowsError: rows give different values to one cell.
+        LayoutError: the arrays, the layout and the rows do not go together.
+    """
+    before = open_group(session, destination.layout, destination.group, rows.schema)
+    placed = rows.place(before.axes)
+    plans = list(make_plans(before.targets, placed.axes, destination.layout, base))
+    written = placed.write(plans, _chunk_place(base))
+    _grow(session, destination.group, before.axes, placed.axes)
+    counts = Counts(
+        received=written.received, written=written.written, duplicate=written.duplicates
+    )
+    return WrittenRows(counts, _set_refs(session, written.refs))
+
+
+def _chunk_place(base: Session) -> ChunkPlace:
+    threshold = with_defaults(base.config).inline_chunk_threshold_bytes
+    assert threshold is not None
+    return ChunkPlace(base.reader.assets.storage, threshold)
+
+
+def make_plans(
+    targets: Iterable[ArrayTarget], axes: Sequence[Axis], layout: Rows, base: Session
+) -> Iterator[Plan]:
+    """One plan for each grid that variables are on."""
+    grids: dict[tuple[object, ...], list[ArrayTarget]] = defaultdict(list)
+    for target in targets:
+        grids[target.dims, target.unit].append(target)
+    by_name = {axis.name: axis for axis in axes}
+    for alike in grids.values():
+        along = [by_name[name] for name in alike[0].dims]
+        yield Plan(
+            targets=tuple(alike),
+            shape=tuple(axis.size for axis in along),
+            grows=tuple(axis.growing for axis in along),
+            base=base,
+            policies=Policies(layout.on_null, layout.duplicates, layout.order_by),
+        )
+
+
+def _grow(session: Session, group: str, before: Sequence[Axis], after: Sequence[Axis]) -> None:
+    """Make the arrays as long as the axes became, and store the labels of what is new."""
+    longer = [(old, new) for old, new in zip(before, after, strict=True) if new.size > old.size]
+    if not longer:
+        return
+    grow(session, group, {new.name: new.size for _, new in longer})
+    for old, new in longer:
+        labels = coordinate_values(new, old.size, new.size)
+        store_labels(session, f"{group.rstrip('/')}/{new.name}", old.size, labels)
+
+
+def _set_refs(session: Session, refs: Iterable[Refs]) -> int:
+    tables = ref_tables(refs)
+    for path, table in tables.items():
+        session.edits.set_refs(path, table)
+    return sum(map(len, tables.values()))
