@@ -1,6 +1,6 @@
 # Everything runs in virtual environments that `make venv` makes, against servers that
 # `make servers` installs. What must be there: Python >= 3.12, Python 3.11 (for the older
-# reference release), Go, Node.js, and their package indexes.
+# reference release), Go, Node.js, Java 17, and their package indexes.
 
 PYTHON := .venv/bin/python
 LEGACY := .venv-3.11/bin/python
@@ -22,7 +22,7 @@ test: venv servers ## all tests of 20 minutes at most
 	$(PYTHON) -m pytest -n $(WORKERS) -m "not soak"
 
 test-3.11: venv ## the engine's tests on Python 3.11
-	$(LEGACY) -m pytest -n $(WORKERS) -m "not soak and not compat" --ignore tests/object_stores
+	$(LEGACY) -m pytest -n $(WORKERS) -m "not soak and not compat" --ignore tests/object_stores --ignore tests/spark
 
 lint: venv ## ruff, mypy --strict, import-linter
 	$(PYTHON) -m ruff check .

@@ -18,6 +18,7 @@ NEWEST_FROM = (3, 12)
 LEGACY = (3, 11)
 STAMP = ".made-from"
 EXTRAS = "xarray,s3,cloud"
+NEWEST_EXTRAS = f"{EXTRAS},spark"
 TOOLS = ["pip>=25.1"]
 
 
@@ -28,8 +29,8 @@ def main() -> int:
         return missing("Python 3.12 or newer, which the reference library 2.3.0 needs")
     if LEGACY not in found:
         return missing("Python 3.11, which the reference library 1.1.21 needs")
-    make(ROOT / ".venv", found[newest], "dev")
-    make(ROOT / ".venv-3.11", found[LEGACY], "test")
+    make(ROOT / ".venv", found[newest], "dev", NEWEST_EXTRAS)
+    make(ROOT / ".venv-3.11", found[LEGACY], "test", EXTRAS)
     return 0
 
 
@@ -78,7 +79,7 @@ def version_of(python: str) -> tuple[int, int] | None:
     return (int(words[0]), int(words[1])) if result.returncode == 0 and len(words) == 2 else None
 
 
-def make(folder: Path, python: str, group: str) -> None:
+def make(folder: Path, python: str, group: str, extras: str) -> None:
     wanted = fingerprint(python)
     stamp = folder / STAMP
     if stamp.exists() and stamp.read_text() == wanted:
@@ -89,7 +90,7 @@ def make(folder: Path, python: str, group: str) -> None:
     inside = str(folder / "bin" / "python")
     run(inside, "-m", "pip", "install", "--quiet", "--upgrade", *TOOLS)
     pins = ["--constraint", str(ROOT / "constraints.txt")]
-    project = ["--editable", f"{ROOT}[{EXTRAS}]", "--group", f"{ROOT / 'pyproject.toml'}:{group}"]
+    project = ["--editable", f"{ROOT}[{extras}]", "--group", f"{ROOT / 'pyproject.toml'}:{group}"]
     run(inside, "-m", "pip", "install", "--quiet", *pins, *project)
     stamp.write_text(wanted)
 
