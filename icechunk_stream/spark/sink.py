@@ -12,6 +12,7 @@ from icechunk_stream.spark.sources import WriteMode, drain, rows_of
 from icechunk_stream.stream.batch import Batches, StreamSettings
 from icechunk_stream.stream.identity import read_offsets, read_query_id
 from icechunk_stream.stream.ledger import Adopt, Call, LedgerPolicy
+from icechunk_stream.stream.outcomes import Committed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -126,11 +127,16 @@ class IcechunkSink:
             drain(df)
             return done
         with rows_of(df, self._settings.layout, self._write_mode) as rows:
-            return batches.write(call, rows)
+            outcome = batches.write(call, rows)
+        if not isinstance(outcome, Committed):
+            drain(df)
+        return outcome
 
     def _opened(self) -> Batches:
         if self._batches is None:
-            self._batches = Batches.open(self._storage, self._settings)
+            # Tasks get what opens the storage from the driver.
+            storage = self._storage.with_pickled_credentials()
+            self._batches = Batches.open(storage, self._settings)
         return self._batches
 
     def _identify(self, df: DataFrame) -> str:
