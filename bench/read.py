@@ -80,7 +80,7 @@ def full_read(library: ModuleType, place: Place) -> Side:
 def full_case(place: Place, *, packed: bool) -> Case:
     name = "zarr's default zstd" if packed else "no codec"
     name = f"xarray full read, chunks of 1 MiB, {name}"
-    return both(name, "MiB", lambda library: full_read(library, place), FULL_READ_TARGET, 5)
+    return both(name, "MiB", lambda library: full_read(library, place), FULL_READ_TARGET, 9)
 
 
 def full_cases(folder: Path, megabytes: int) -> Iterator[Case]:

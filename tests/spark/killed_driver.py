@@ -1,7 +1,7 @@
 """A driver whose storage may kill it.
 
-Run as ``python -m tests.spark.killed_driver FOLDER MODE NTH``: at the NTH write of its storage,
-counted from the first batch on, the process is gone; 0 is never.
+Run as ``python -m tests.spark.killed_driver FOLDER MODE NTH``: once the NTH write of its storage is
+done, the process is gone; 0 is never.
 """
 
 from __future__ import annotations
