@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from icechunk_stream.effects import monotonic, now_micros, random_fraction, sleep
 from icechunk_stream.errors import ConflictError, RefNotFoundError
+from icechunk_stream.format.paths import canonical
+from icechunk_stream.refs import MAIN
 from icechunk_stream.repository import Repository
 from icechunk_stream.storage.retry import RetryPolicy
 from icechunk_stream.stream.frozen import FrozenMap
@@ -34,7 +36,6 @@ _TRIES = 100
 _PAUSES = RetryPolicy(initial_backoff=0.01, max_backoff=2.0)
 # How far back the snapshot of a repeated batch is looked for.
 _HISTORY = 1_000
-_MAIN = "main"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class StreamSettings:
 
     layout: Rows
     app_id: str
-    branch: str = _MAIN
+    branch: str = MAIN
     group: str = "/"
     policy: LedgerPolicy = field(default_factory=LedgerPolicy)
     spec_version: int = 1
@@ -59,7 +60,7 @@ class Batches:
     def __init__(self, repository: Repository, settings: StreamSettings) -> None:
         self._repository = repository
         self._settings = settings
-        self._destination = Destination(settings.layout, settings.group)
+        self._destination = Destination(settings.layout, canonical(settings.group))
 
     @classmethod
     def open(cls, storage: Storage, settings: StreamSettings) -> Batches:
@@ -136,7 +137,7 @@ class Batches:
         try:
             self._repository.lookup_branch(branch)
         except RefNotFoundError:
-            self._repository.create_branch(branch, self._repository.lookup_branch(_MAIN))
+            self._repository.create_branch(branch, self._repository.lookup_branch(MAIN))
 
     def _starved(self, call: Call) -> ConflictError:
         message = (

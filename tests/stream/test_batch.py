@@ -190,6 +190,13 @@ def test_two_streams_append_to_the_same_arrays_at_once(tmp_path: Path, spec: int
     assert len(list(reference(tmp_path).ancestry(branch="main"))) == len(ROWS) + 1
 
 
+def test_a_group_may_be_named_without_its_slash(tmp_path: Path) -> None:
+    storage = local_filesystem_storage(str(tmp_path), durability="os")
+    settings = StreamSettings(layout("append, append"), "obs", group="data")
+    Batches.open(storage, settings).write(call(0), table(ROWS))
+    assert_all_there(tmp_path)
+
+
 def test_every_snapshot_has_arrays_of_equal_length(tmp_path: Path) -> None:
     writer = batches(tmp_path, "append, append")
     for number in range(HOURS):
