@@ -306,9 +306,6 @@ class CheckpointError(StreamError):
         super().__init__(f"{path}: {message}" if path else message, kind)
         self.path = path
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild_checkpoint_error, (self.message, str(self.kind), self.path))
-
 
 class BadRowsError(StreamError):
     """Rows of a batch have no place in the arrays, or values that these cannot store."""
@@ -325,21 +322,6 @@ class FormatError(IcechunkError):
         super().__init__(f"{key}: {message}" if key else message, kind)
         self.key = key
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild_format_error, (self.message, str(self.kind), self.key))
-
 
 class InternalError(IcechunkError):
     """A bug in this package; please report it."""
-
-
-def _rebuild_checkpoint_error(message: str, kind: str, path: str) -> CheckpointError:
-    error = CheckpointError(message, kind)
-    error.path = path
-    return error
-
-
-def _rebuild_format_error(message: str, kind: str, key: str) -> FormatError:
-    error = FormatError(message, kind)
-    error.key = key
-    return error

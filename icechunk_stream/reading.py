@@ -43,6 +43,14 @@ class NodesByPath(Protocol):
         """The node at the path, if any, and all nodes under it."""
 
 
+def children(nodes: NodesByPath, path: str) -> list[Node]:
+    """The nodes directly below a path: a folder that only a deeper node implies is none."""
+    start = len(path) if path == "/" else len(path) + 1
+    return [
+        node for node in nodes.below(path) if "/" not in node.path[start:] and node.path != path
+    ]
+
+
 class SnapshotReader:
     """Everything that a snapshot holds, by path and chunk index. Safe to share between threads."""
 

@@ -11,6 +11,7 @@ from icechunk_stream.errors import ErrorKind, InvalidInputError
 from icechunk_stream.format.chunk_refs import RefKind
 from icechunk_stream.format.ids import encode_ids
 from icechunk_stream.format.nodes import ArrayNode
+from icechunk_stream.reading import children
 from icechunk_stream.store.folders import chunk_folder
 from icechunk_stream.store.keys import (
     CHUNKS_NAME,
@@ -83,10 +84,8 @@ def directory(reader: SnapshotReader, prefix: str) -> list[str]:
 
 
 def _children(reader: SnapshotReader, path: str) -> list[str]:
-    """Names of nodes directly below: a folder that only a deeper node implies is none."""
-    start = len(path) if path == "/" else len(path) + 1
-    names = (node.path[start:] for node in reader.nodes.below(path))
-    return [name for name in names if name and "/" not in name]
+    """Names of nodes directly below."""
+    return [node.path.rpartition("/")[2] for node in children(reader.nodes, path)]
 
 
 def _next_components(reader: SnapshotReader, folder: ChunkFolder) -> list[str]:

@@ -11,9 +11,10 @@ import msgspec
 import zarr
 
 from icechunk_stream.format.nodes import ArrayNode
+from icechunk_stream.reading import children
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     import numpy.typing as npt
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 def grow(session: Session, group: str, lengths: Mapping[str, int]) -> None:
     """Lengthen every array of a group along its dimensions of these names; none gets shorter."""
-    for node in list(_arrays(session, group)):
+    arrays = [node for node in children(session.reader.nodes, group) if isinstance(node, ArrayNode)]
+    for node in arrays:
         document = msgspec.json.decode(node.user_data)
         names = document.get("dimension_names") or ()
         # Dimensions without a name are no one's.
@@ -37,11 +39,3 @@ def store_labels(session: Session, path: str, start: int, labels: npt.NDArray[An
     if len(labels):
         coordinate = zarr.open_array(session.store, path=path.strip("/"), mode="r+")
         coordinate[start : start + len(labels)] = labels
-
-
-def _arrays(session: Session, group: str) -> Iterator[ArrayNode]:
-    """The arrays that lie directly in a group."""
-    prefix = group.rstrip("/") + "/"
-    for node in session.reader.nodes.below(group):
-        if isinstance(node, ArrayNode) and node.path.rpartition("/")[0] + "/" == prefix:
-            yield node

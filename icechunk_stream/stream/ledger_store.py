@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from icechunk_stream.errors import ErrorKind, FormatError, InvalidInputError
 from icechunk_stream.format.nodes import ArrayNode, GroupNode
+from icechunk_stream.reading import children
 from icechunk_stream.stream.ledger_record import (
     EMPTY_GROUP,
     LedgerRecord,
@@ -16,7 +17,7 @@ from icechunk_stream.stream.ledger_record import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from icechunk_stream.reading import SnapshotReader
     from icechunk_stream.session import Session
@@ -137,10 +138,9 @@ def _write(session: Session, app_id: str, record: LedgerRecord) -> None:
     session.edits.set_document(path, document)
 
 
-def _groups(reader: SnapshotReader) -> Iterator[GroupNode]:
-    for node in reader.nodes.below(FOLDER):
-        if isinstance(node, GroupNode) and node.path.rpartition("/")[0] == FOLDER:
-            yield node
+def _groups(reader: SnapshotReader) -> list[GroupNode]:
+    found = children(reader.nodes, FOLDER)
+    return [node for node in found if isinstance(node, GroupNode)]
 
 
 def _app_id(node: GroupNode) -> str:
