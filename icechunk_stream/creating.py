@@ -26,11 +26,12 @@ from icechunk_stream.preparing import prepare_to_write
 from icechunk_stream.refs import MAIN, MAIN_REF_KEY, encode_ref
 from icechunk_stream.repo_updates import UpdateRules
 from icechunk_stream.storage import Fetched, LostRace, Version, Written
+from icechunk_stream.storage.probe import PROBE_FOLDER, PROBE_SIZE
 from icechunk_stream.stored_config import ConfigState, is_default, save_config_file
 
 if TYPE_CHECKING:
     from icechunk_stream.config import RepositoryConfig
-    from icechunk_stream.storage import Storage
+    from icechunk_stream.storage import ObjectInfo, Storage
 
 _MESSAGE = "Repository initialized"
 _METADATA = {"__icechunk": {"is_root": True}}
@@ -78,13 +79,19 @@ def _refuse_bucket_root(storage: Storage) -> None:
 
 def _require_absent(storage: Storage, *, check_clean_root: bool) -> None:
     if check_clean_root:
-        there = next(iter(storage.list("")), None)
+        there = next((info for info in storage.list("") if not _is_left_over(info)), None)
         if there is not None:
             raise _not_clean(storage, there.key)
         return
     for key in (REPO_KEY, MAIN_REF_KEY):
         if storage.stat(key) is not None:
             raise _exists(storage, key)
+
+
+def _is_left_over(info: ObjectInfo) -> bool:
+    """Whether an object is one that a creator who stopped half-way leaves: another one goes on."""
+    is_probe = info.key.startswith(PROBE_FOLDER) and info.size == PROBE_SIZE
+    return is_probe or info.key in (_FIRST_KEY, transaction_log_key(INITIAL_SNAPSHOT))
 
 
 def _write_first_snapshot(storage: Storage, spec_version: SpecVersion, level: int) -> int:

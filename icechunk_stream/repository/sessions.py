@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from icechunk_stream.in_thread import in_thread
@@ -36,9 +37,13 @@ class Sessions(Handle):
             self._config,
             self._authorization,
             tip,
-            WritingRules.of(self._config, self.spec_version),
+            self._writing_rules,
             self._commit_metadata,
         )
+
+    @cached_property
+    def _writing_rules(self) -> WritingRules:
+        return WritingRules.of(self._config, self.spec_version)
 
     @contextmanager
     def transaction(

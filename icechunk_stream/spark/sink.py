@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from icechunk_stream.errors import InvalidInputError
+from icechunk_stream.spark.carried import packed
 from icechunk_stream.spark.checkpoints import reader_of
 from icechunk_stream.spark.places import storage_of
-from icechunk_stream.spark.sources import WriteMode, drain, rows_of
+from icechunk_stream.spark.sources import BatchRows, BatchSizes, WriteMode, drain
 from icechunk_stream.stream.batch import Batches, StreamSettings
 from icechunk_stream.stream.identity import read_offsets, read_query_id
 from icechunk_stream.stream.ledger import Adopt, Call, LedgerPolicy
 from icechunk_stream.stream.outcomes import Committed
+from icechunk_stream.stream.rejected import MAX_BAD_ROWS, BadRowsPolicy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,6 +40,8 @@ def icechunk_sink(
     allow_gaps: bool = False,
     adopt: Adopt | None = None,
     record_empty_batches: bool = True,
+    on_bad_rows: Literal["fail", "drop"] = "fail",
+    max_bad_rows: int = MAX_BAD_ROWS,
     write_mode: WriteMode = "auto",
     spec_version: int = 1,
     config: RepositoryConfig | None = None,
@@ -54,6 +58,9 @@ def icechunk_sink(
         allow_gaps: Whether batch ids may be left out.
         adopt: Hands the stream over to another query, once.
         record_empty_batches: Whether a batch without rows makes a snapshot.
+        on_bad_rows: What becomes of rows without a place in the arrays, or with values that these
+            cannot store: "fail" the batch, or "drop" them.
+        max_bad_rows: A batch with more of them fails nevertheless.
         write_mode: Who makes chunks of the rows: the "executors", or the "driver", which is quicker
             for small batches; "auto" takes up to 32 MiB to the driver.
         spec_version: That of a repository that is created; an existing one keeps its own.
@@ -65,6 +72,7 @@ def icechunk_sink(
         branch=branch,
         group=group,
         policy=LedgerPolicy(allow_gaps, adopt, record_empty_batches),
+        bad_rows=BadRowsPolicy(on_bad_rows, max_bad_rows),
         spec_version=spec_version,
         config=config,
     )
@@ -91,6 +99,7 @@ class IcechunkSink:
         self._settings = settings
         self._checkpoint = checkpoint_location
         self._write_mode: WriteMode = write_mode
+        self._sizes = BatchSizes()
         self._batches: Batches | None = None
         self._query_id: str | None = None
         self.last_commit: BatchOutcome | None = None
@@ -108,7 +117,7 @@ class IcechunkSink:
 
     def __reduce__(self) -> tuple[object, ...]:
         storage = self._storage.with_pickled_credentials()
-        return (IcechunkSink, (storage, self._settings, self._checkpoint, self._write_mode))
+        return packed(IcechunkSink, storage, self._settings, self._checkpoint, self._write_mode)
 
     def __repr__(self) -> str:
         settings = self._settings
@@ -118,16 +127,13 @@ class IcechunkSink:
         )
 
     def _write(self, df: DataFrame, batch_id: int) -> BatchOutcome:
-        batches = self._opened()
-        call = Call(
-            self._settings.app_id, self._identify(df), batch_id, self._offsets(df, batch_id)
-        )
-        done = batches.already_committed(call)
-        if done is not None:
-            drain(df)
-            return done
-        with rows_of(df, self._settings.layout, self._write_mode) as rows:
-            outcome = batches.write(call, rows)
+        settings = self._settings
+        call = Call(settings.app_id, self._identify(df), batch_id, self._offsets(df, batch_id))
+        rows = BatchRows(df, settings.layout, self._write_mode, self._sizes)
+        try:
+            outcome = self._opened().write(call, rows)
+        finally:
+            rows.close()
         if not isinstance(outcome, Committed):
             drain(df)
         return outcome

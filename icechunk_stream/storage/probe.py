@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
+PROBE_FOLDER = "chunks/"
+PROBE_SIZE = 1
+
 _ID_BYTES = 12
 _TO_CROCKFORD = bytes.maketrans(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -30,7 +33,7 @@ def probe_conditional_writes(storage: Storage) -> ObjectInfo | None:
     The probe writes an object under the name of a chunk, which garbage collection takes should
     this process die before it deletes it.
     """
-    key = f"chunks/{_random_id()}"
+    key = f"{PROBE_FOLDER}{_random_id()}"
     try:
         _check(storage, key)
         return storage.stat(key)

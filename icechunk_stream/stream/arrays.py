@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from icechunk_stream.stream.axes import Axis
 from icechunk_stream.stream.cf_attributes import encoding_of
 from icechunk_stream.stream.dimensions import Fixed, Regular
 from icechunk_stream.stream.grid_places import grid_labels
+from icechunk_stream.stream.known import Form, Known
 from icechunk_stream.stream.making import (
     coordinate_spec,
     make_array,
@@ -47,27 +48,47 @@ class OpenGroup:
 class _Stored:
     """An array that exists, as its document says."""
 
-    path: str
-    dims: tuple[str, ...]
-    shape: tuple[int, ...]
-    unit: tuple[int, ...]
-    document: bytes
-    encoding: Encoding
-    array: Array[Any]
+    session: Session
+    node: ArrayNode
+    form: Form
+
+    @property
+    def path(self) -> str:
+        return self.node.path
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(axis.array_length for axis in self.node.shape)
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        return self.form.dims
+
+    @property
+    def encoding(self) -> Encoding:
+        return self.form.encoding
+
+    @property
+    def array(self) -> Array[Any]:
+        return zarr.open_array(self.session.store, path=self.path, mode="r+")
 
 
 def open_group(
-    session: Session, layout: Rows, group: str, schema: pa.Schema | None = None
+    session: Session,
+    layout: Rows,
+    group: str,
+    schema: pa.Schema | None = None,
+    known: Known | None = None,
 ) -> OpenGroup:
     """The arrays of a layout; those that are missing are made in the session.
 
     ``schema`` is that of the rows: arrays whose dtype the layout leaves open are made by it, and
-    columns that the arrays cannot hold are refused.
+    columns that the arrays cannot hold are refused. ``known`` is what was read for earlier batches.
 
     Raises:
         LayoutError: an array that exists does not go with the layout, or the rows do not.
     """
-    return _Opening(session, layout, canonical(group), schema).open()
+    return _Opening(session, layout, canonical(group), schema, known or Known()).open()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +97,7 @@ class _Opening:
     layout: Rows
     group: str
     schema: pa.Schema | None
+    known: Known = field(default_factory=Known)
 
     def open(self) -> OpenGroup:
         self._require_group()
@@ -111,7 +133,7 @@ class _Opening:
             raise LayoutError(f"{message}: rename it, or the dimension")
         if kind is not None and not isinstance(dimension, Regular):
             stored.encoding.check_column(kind, f"the column {column!r} of labels")
-        return Axis(
+        return self.known.axis(stored.node) or Axis(
             name=name,
             column=column,
             dimension=dimension,
@@ -146,9 +168,9 @@ class _Opening:
             path=path,
             column=column,
             dims=stored.dims,
-            document=stored.document,
+            document=bytes(stored.node.user_data),
             shape=stored.shape,
-            unit=stored.unit,
+            unit=stored.form.unit,
             encoding=stored.encoding,
         )
 
@@ -156,19 +178,19 @@ class _Opening:
         node = self.session.reader.node(path)
         if not isinstance(node, ArrayNode):
             raise LayoutError(f"{path} is a group, and the layout has an array there: rename one")
-        document = json.loads(node.user_data)
+        form = self.known.form(node)
+        if form is None:
+            form = self._form(node)
+            self.known.keep_form(node, form)
+        return _Stored(self.session, node, form)
+
+    def _form(self, node: ArrayNode) -> Form:
+        document, path = json.loads(node.user_data), node.path
         # Looked at first: zarr may know no such grid.
         unit = _unit(document, path)
-        array = zarr.open_array(self.session.store, path=path, mode="r+")
-        return _Stored(
-            path=path,
-            dims=_dims(document, path),
-            shape=tuple(document["shape"]),
-            unit=unit,
-            document=bytes(node.user_data),
-            encoding=encoding_of(array.dtype, document.get("attributes", {}), path),
-            array=array,
-        )
+        dtype = zarr.open_array(self.session.store, path=path, mode="r").dtype
+        encoding = encoding_of(dtype, document.get("attributes", {}), path)
+        return Form(_dims(document, path), unit, encoding)
 
     def _path(self, name: str) -> str:
         return f"{self.group.rstrip('/')}/{name}"

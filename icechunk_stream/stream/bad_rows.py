@@ -61,6 +61,11 @@ class BadRows:
     def count(self) -> int:
         return sum(group.count for group in self.groups)
 
+    @property
+    def late(self) -> int:
+        """How many of them are bad for coming late."""
+        return sum(group.count for group in self.groups if group.reason == Reason.LATE_LABEL)
+
     def with_column(self, table: pa.Table, axis: Axis, reasons: NDArray[np.uint8]) -> BadRows:
         """With the rows of a table that have no place along an axis."""
         return self.with_reasons(axis.column, table.column(axis.column), reasons)
@@ -105,12 +110,17 @@ def label_texts(labels: pa.Array | pa.ChunkedArray) -> tuple[str, ...]:
     return tuple("null" if text is None else _short(text) for text in texts)
 
 
+def reason_of(number: int) -> Reason | Unstorable:
+    """What a number in a column of reasons stands for."""
+    return Unstorable(number) if number in _UNSTORABLE else Reason(number)
+
+
 def _groups(
     column: str, values: pa.Array | pa.ChunkedArray, reasons: NDArray[np.uint8]
 ) -> list[BadGroup]:
     groups = []
     for number in np.unique(reasons[reasons != Reason.FINE]).tolist():
-        reason = Unstorable(number) if number in _UNSTORABLE else Reason(number)
+        reason = reason_of(number)
         rows = np.flatnonzero(reasons == number)
         examples = label_texts(values.take(pa.array(rows[:_EXAMPLES])))
         groups.append(BadGroup(column, reason, len(rows), _telling(reason, examples)))

@@ -1,41 +1,29 @@
-"""Batches of one stream: each judged by the ledger, placed, written, and committed once."""
+"""Batches of one stream onto a branch: each judged by the ledger, written, and committed once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from icechunk_stream.effects import monotonic, now_micros, random_fraction, sleep
-from icechunk_stream.errors import ConflictError, RefNotFoundError
+from icechunk_stream.errors import RefNotFoundError
 from icechunk_stream.format.paths import canonical
 from icechunk_stream.refs import MAIN
 from icechunk_stream.repository import Repository
-from icechunk_stream.storage.retry import RetryPolicy
-from icechunk_stream.stream.frozen import FrozenMap
-from icechunk_stream.stream.ledger import AlreadyCommitted, LedgerPolicy, Proceed, Timings, judge
-from icechunk_stream.stream.ledger_store import (
-    check_app_id,
-    is_of_batch,
-    read_ledger,
-    snapshot_metadata,
-    write_ledger,
-)
-from icechunk_stream.stream.outcomes import BatchOutcome, Committed, Repeated, Skipped
-from icechunk_stream.stream.write_rows import Destination, write_rows
+from icechunk_stream.stream.attempts import Attempts, Stream
+from icechunk_stream.stream.courtesy import Courtesy
+from icechunk_stream.stream.ledger import LedgerPolicy
+from icechunk_stream.stream.ledger_store import check_app_id
+from icechunk_stream.stream.rejected import BadRowsPolicy
+from icechunk_stream.stream.write_rows import Destination
 
 if TYPE_CHECKING:
     from icechunk_stream.config import RepositoryConfig
-    from icechunk_stream.session import Session
     from icechunk_stream.storage import Storage
+    from icechunk_stream.stream.attempts import KeepBadRows
     from icechunk_stream.stream.layout import Rows
     from icechunk_stream.stream.ledger import Call
+    from icechunk_stream.stream.outcomes import BatchOutcome
     from icechunk_stream.stream.row_source import RowSource
-
-# Lost races of one batch, with pauses between them, before the stream gives up.
-_TRIES = 100
-_PAUSES = RetryPolicy(initial_backoff=0.01, max_backoff=2.0)
-# How far back the snapshot of a repeated batch is looked for.
-_HISTORY = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +35,7 @@ class StreamSettings:
     branch: str = MAIN
     group: str = "/"
     policy: LedgerPolicy = field(default_factory=LedgerPolicy)
+    bad_rows: BadRowsPolicy = field(default_factory=BadRowsPolicy)
     spec_version: int = 1
     config: RepositoryConfig | None = None
 
@@ -55,12 +44,19 @@ class StreamSettings:
 
 
 class Batches:
-    """The batches of a stream, one after the other, onto a branch."""
+    """The batches of a stream, one after the other.
+
+    What was read for one is kept for the next, for as long as it holds.
+    """
 
     def __init__(self, repository: Repository, settings: StreamSettings) -> None:
-        self._repository = repository
-        self._settings = settings
-        self._destination = Destination(settings.layout, canonical(settings.group))
+        self.repository = repository
+        self._stream = Stream(
+            app_id=settings.app_id,
+            policy=settings.policy,
+            destination=Destination(settings.layout, canonical(settings.group), settings.bad_rows),
+            courtesy=Courtesy(repository, settings.branch, settings.app_id),
+        )
 
     @classmethod
     def open(cls, storage: Storage, settings: StreamSettings) -> Batches:
@@ -68,81 +64,24 @@ class Batches:
         repository = Repository.open_or_create(
             storage, settings.config, create_version=settings.spec_version
         )
-        batches = cls(repository, settings)
-        batches._require_branch()
-        return batches
+        _require_branch(repository, settings.branch)
+        return cls(repository, settings)
 
-    def already_committed(self, call: Call) -> Repeated | None:
-        """The earlier commit of a batch, if the branch has it; a refused batch raises."""
-        session = self._repository.readonly_session(self._settings.branch)
-        match self._judge(session, call):
-            case AlreadyCommitted():
-                return self._repeated(call)
-            case Proceed():
-                return None
-
-    def write(self, call: Call, rows: RowSource) -> BatchOutcome:
+    def write(self, call: Call, rows: RowSource, keep: KeepBadRows | None = None) -> BatchOutcome:
         """Commit a batch, on whatever tip the branch has by then.
 
+        ``rows`` are not looked at where the batch is in the branch already. Bad rows that are left
+        out go to ``keep`` before the commit that leaves them out.
+
         Raises:
-            BadRowsError: rows have no place; nothing was committed.
+            BadRowsError: rows are bad, and are not left out; nothing was committed.
             StreamError: the ledger does not allow the batch.
         """
-        began, started_at = monotonic(), now_micros()
-        for lost in range(_TRIES):
-            if lost > 1:
-                sleep(_PAUSES.pause(lost, random_fraction()))
-            session = self._repository.writable_session(self._settings.branch)
-            judgement = self._judge(session, call)
-            if isinstance(judgement, AlreadyCommitted):
-                return self._repeated(call)
-            if judgement.may_skip and rows.is_empty:
-                return Skipped(call.batch_id)
-            written = write_rows(session, self._base(session), self._destination, rows)
-            timings = Timings(started_at, FrozenMap({"write": monotonic() - began}))
-            entry = judgement.entry(written.counts, timings)
-            write_ledger(session, self._settings.app_id, entry)
-            try:
-                id = session.commit(self._message(call), self._metadata(call))
-            except ConflictError:
-                continue
-            seconds = monotonic() - began
-            return Committed(call.batch_id, id, written.counts, written.chunks, lost, seconds)
-        raise self._starved(call)
+        return Attempts(self._stream, call, rows, keep).outcome()
 
-    def _base(self, session: Session) -> Session:
-        """The snapshot that a session changes, as it is without the changes."""
-        return self._repository.readonly_session(snapshot_id=session.snapshot_id)
 
-    def _judge(self, session: Session, call: Call) -> Proceed | AlreadyCommitted:
-        entry = read_ledger(session.reader, self._settings.app_id)
-        return judge(entry, call, self._settings.policy)
-
-    def _repeated(self, call: Call) -> Repeated:
-        marker = call.app_id, call.batch_id, call.query_id
-        history = self._repository.ancestry(branch=self._settings.branch)
-        for _, snapshot in zip(range(_HISTORY), history, strict=False):
-            if is_of_batch(snapshot.metadata, *marker):
-                return Repeated(call.batch_id, snapshot.id)
-        return Repeated(call.batch_id, None)
-
-    def _message(self, call: Call) -> str:
-        return f"{call.app_id}: batch {call.batch_id}"
-
-    def _metadata(self, call: Call) -> dict[str, Any]:
-        return snapshot_metadata(call.app_id, call.batch_id, call.query_id)
-
-    def _require_branch(self) -> None:
-        branch = self._settings.branch
-        try:
-            self._repository.lookup_branch(branch)
-        except RefNotFoundError:
-            self._repository.create_branch(branch, self._repository.lookup_branch(MAIN))
-
-    def _starved(self, call: Call) -> ConflictError:
-        message = (
-            f"batch {call.batch_id} of {call.app_id!r} lost {_TRIES} races in a row to other"
-            f" writers of {self._settings.branch!r}, and nothing of it was committed: start the"
-            " query again, or let fewer writers commit to this branch"
-        )
-        return ConflictError(message=message)
+def _require_branch(repository: Repository, branch: str) -> None:
+    try:
+        repository.lookup_branch(branch)
+    except RefNotFoundError:
+        repository.create_branch(branch, repository.lookup_branch(MAIN))

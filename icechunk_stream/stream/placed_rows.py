@@ -11,6 +11,7 @@ import pyarrow as pa
 from icechunk_stream.stream.bad_rows import BadRows
 from icechunk_stream.stream.dimensions import Append, Regular
 from icechunk_stream.stream.placement import new_labels, place
+from icechunk_stream.stream.rejected import rejected
 from icechunk_stream.stream.targets import index_column
 
 if TYPE_CHECKING:
@@ -21,11 +22,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedRows:
-    """Good rows with a column ``#<dimension>`` for each axis, and what was bad."""
+    """Good rows with a column ``#<dimension>`` for each axis, and what was bad.
+
+    ``rejected`` has the first of the bad rows.
+    """
 
     table: pa.Table
     axes: tuple[Axis, ...]
     bad: BadRows
+    rejected: tuple[pa.Table, ...] = ()
 
 
 def place_rows(table: pa.Table, axes: Sequence[Axis]) -> PlacedRows:
@@ -45,12 +50,14 @@ def _along(rows: PlacedRows, axis: Axis) -> PlacedRows:
     if isinstance(axis.dimension, Append):
         axis = axis.grown(new_labels([labels], axis))
     placed = place(labels, axis)
-    bad = rows.bad.with_column(rows.table, axis, placed.reasons)
     indices = pa.array(placed.indices, pa.int64())
     table = rows.table.append_column(index_column(axis.name), indices)
-    if bad is not rows.bad:
+    bad, out = rows.bad, rows.rejected
+    if placed.reasons.any():
+        bad = bad.with_column(rows.table, axis, placed.reasons)
+        out = (*out, rejected(rows.table, axis.column, placed.reasons))
         table = table.filter(pa.array(placed.reasons == 0))
-    return PlacedRows(table, (*rows.axes, _reached(axis, table)), bad)
+    return PlacedRows(table, (*rows.axes, _reached(axis, table)), bad, out)
 
 
 def _reached(axis: Axis, table: pa.Table) -> Axis:

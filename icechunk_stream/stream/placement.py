@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["NewLabels", "Placed", "Reason", "coordinate_values", "new_labels", "place"]
+__all__ = [
+    "NewLabels",
+    "Placed",
+    "Reason",
+    "coordinate_values",
+    "label_column",
+    "new_labels",
+    "place",
+]
 
 _EXAMPLES = 5
 # Kinds of dtypes that hold every text.
@@ -91,6 +99,16 @@ def coordinate_values(axis: Axis, start: int, stop: int) -> NDArray[Any]:
         message = f"the coordinate array of the dimension {axis.name!r} cannot store {label}"
         raise LayoutError(f"{message}: make it with a wider type, or finer units")
     return encoded.values
+
+
+def label_column(axis: Axis, indices: NDArray[np.int64]) -> pa.Array:
+    """The labels that rows with these indices have, as the encoding of the axis decodes them."""
+    if isinstance(axis.dimension, Regular):
+        first = int(indices.min(initial=axis.size))
+        labels = grid_labels(axis.dimension, first, int(indices.max(initial=first - 1)) + 1)
+        return labels.take(pa.array(indices - first))
+    stored = _known(axis).take(pa.array(indices))
+    return stored if pa.types.is_string(stored.type) else axis.encoding.decode(stored.to_numpy())
 
 
 def _nowhere(count: int) -> Placed:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from icechunk_stream.stream.bad_values import bad_values
+import pyarrow as pa
+
+from icechunk_stream.stream.bad_rows import BadRows
 from icechunk_stream.stream.packs import PackWriter
 from icechunk_stream.stream.placed_rows import place_rows
+from icechunk_stream.stream.rejected import bad_rows_of
 from icechunk_stream.stream.tally import Tally
 from icechunk_stream.stream.write_chunks import sorted_by_unit, write_chunks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pyarrow as pa
+    from collections.abc import Iterable, Sequence
 
     from icechunk_stream.storage import Storage
     from icechunk_stream.stream.axes import Axis
@@ -24,13 +25,25 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Rejected:
+    """Rows that are left out: how many for which reason, and the first of them."""
+
+    bad: BadRows = field(default_factory=BadRows)
+    rows: tuple[pa.Table, ...] = ()
+
+    def joined(self, other: Rejected) -> Rejected:
+        return Rejected(self.bad.joined(other.bad), (*self.rows, *other.rows))
+
+
+@dataclass(frozen=True, slots=True)
 class WrittenChunks:
-    """The references of stored chunks, and how many rows they hold."""
+    """The references of stored chunks, and what became of the placed rows."""
 
     refs: tuple[Refs, ...]
     received: int
     written: int
     duplicates: int
+    rejected: Rejected = field(default_factory=Rejected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +58,21 @@ class ChunkPlace:
 
 
 class PlacedSource(Protocol):
-    """Rows that know their places. ``axes`` have grown by their labels."""
+    """Rows that know their places, without those that have none.
+
+    ``axes`` have grown by the labels of the rows.
+    """
 
     @property
     def axes(self) -> tuple[Axis, ...]: ...
 
+    @property
+    def rejected(self) -> Rejected: ...
+
     def write(self, plans: Sequence[Plan], place: ChunkPlace) -> WrittenChunks:
-        """Store the chunks of all plans.
+        """Store the chunks of all plans; rows with values that cannot be stored are left out.
 
         Raises:
-            BadRowsError: a value cannot be stored.
             ConflictingRowsError: rows give different values to one cell.
         """
 
@@ -72,7 +90,7 @@ class RowSource(Protocol):
         """Find the places of all rows.
 
         Raises:
-            BadRowsError: rows have no place.
+            BadRowsError: labels are late where the layout lets them fail.
         """
 
 
@@ -91,9 +109,7 @@ class RowsInMemory:
         return not len(self.table)
 
     def place(self, axes: Sequence[Axis]) -> PlacedInMemory:
-        placed = place_rows(self.table, axes)
-        placed.bad.refuse()
-        return PlacedInMemory(placed, len(self.table))
+        return PlacedInMemory(place_rows(self.table, axes))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,11 +117,14 @@ class PlacedInMemory:
     """Rows in this process with their indices."""
 
     rows: PlacedRows
-    received: int
 
     @property
     def axes(self) -> tuple[Axis, ...]:
         return self.rows.axes
+
+    @property
+    def rejected(self) -> Rejected:
+        return Rejected(self.rows.bad, self.rows.rejected)
 
     def write(self, plans: Sequence[Plan], place: ChunkPlace) -> WrittenChunks:
         refs: list[Refs] = []
@@ -113,12 +132,21 @@ class PlacedInMemory:
         for plan, tally in zip(plans, tallies, strict=True):
             rows = sorted_by_unit(self.rows.table, plan)
             refs += write_chunks(rows.to_batches(), plan, place.writer(), tally)
-            bad_values(tally).refuse()
-        written = max((tally.rows for tally in tallies), default=0)
-        repeated = max((most_duplicates(tally) for tally in tallies), default=0)
-        return WrittenChunks(tuple(refs), self.received, written, repeated)
+        return WrittenChunks(
+            refs=tuple(refs),
+            received=len(self.rows.table),
+            written=max((tally.rows for tally in tallies), default=0),
+            duplicates=max((most_duplicates(tally) for tally in tallies), default=0),
+            rejected=rejected_by(tallies),
+        )
 
 
 def most_duplicates(tally: Tally) -> int:
     """Rows that others repeat or replace, in the variable that has most of them."""
     return max(tally.duplicates.values(), default=0)
+
+
+def rejected_by(tallies: Iterable[Tally]) -> Rejected:
+    """Rows that were left out while chunks were made."""
+    found = [pa.Table.from_batches([batch]) for tally in tallies for batch in tally.bad_rows]
+    return Rejected(bad_rows_of(found), tuple(found))

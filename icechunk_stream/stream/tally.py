@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from icechunk_stream.stream.rejected import BAD_COLUMN, BAD_REASON, MAX_BAD_ROWS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
     from icechunk_stream.stream.targets import Plan
-
-MAX_BAD_ROWS = 10_000
-# Columns that bad rows have besides their own.
-BAD_COLUMN = "#bad_column"
-BAD_REASON = "#bad_reason"
 
 
 @dataclass(slots=True)
@@ -31,7 +28,8 @@ class Tally:
     """
 
     plan: InitVar[Plan]
-    max_bad_rows: int = MAX_BAD_ROWS
+    # One more than a batch may have tells that it has too many.
+    max_bad_rows: int = MAX_BAD_ROWS + 1
     rows: int = 0
     bad: int = 0
     duplicates: Counter[str] = field(default_factory=Counter)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # Boolean column of the rows: whether a row clears its cell in all variables.
 DELETE = "#delete"
+# int64 column of the rows that tasks exchange: the number of their unit.
+UNIT = "#unit"
 
 
 def index_column(dimension: str) -> str:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from icechunk_stream.config import with_defaults
 from icechunk_stream.stream.arrays import open_group
 from icechunk_stream.stream.growing import grow, store_labels
+from icechunk_stream.stream.known import Known
 from icechunk_stream.stream.ledger import Counts
 from icechunk_stream.stream.placement import coordinate_values
 from icechunk_stream.stream.refs_batch import ref_tables
+from icechunk_stream.stream.rejected import BadRowsPolicy
 from icechunk_stream.stream.row_source import ChunkPlace
 from icechunk_stream.stream.targets import Plan, Policies
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
 
     from icechunk_stream.session import Session
     from icechunk_stream.stream.axes import Axis
@@ -28,18 +32,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The group that rows go to, and how they are laid out in it."""
+    """The group that rows go to, how they are laid out in it, and what becomes of bad ones."""
 
     layout: Rows
     group: str
+    policy: BadRowsPolicy = field(default_factory=BadRowsPolicy)
+    known: Known = field(default_factory=Known)
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenRows:
-    """What became of the rows, and how many chunks they changed."""
+    """What became of the rows, how many chunks they changed, and the axes as they are now."""
 
     counts: Counts
     chunks: int
+    axes: tuple[Axis, ...]
+    rejected: tuple[pa.Table, ...]
 
 
 def write_rows(
@@ -48,19 +56,28 @@ def write_rows(
     """Write rows to the arrays of a session; ``base`` reads the snapshot that it changes.
 
     Raises:
-        BadRowsError: rows have no place, or values that cannot be stored.
+        BadRowsError: rows have no place, or values that cannot be stored, and are not left out.
         ConflictingRowsError: rows give different values to one cell.
         LayoutError: the arrays, the layout and the rows do not go together.
     """
-    before = open_group(session, destination.layout, destination.group, rows.schema)
+    layout, group, policy = destination.layout, destination.group, destination.policy
+    before = open_group(session, layout, group, rows.schema, destination.known)
     placed = rows.place(before.axes)
-    plans = list(make_plans(before.targets, placed.axes, destination.layout, base))
+    policy.check(placed.rejected.bad)
+    plans = list(make_plans(before.targets, placed.axes, layout, base))
     written = placed.write(plans, _chunk_place(base))
-    _grow(session, destination.group, before.axes, placed.axes)
+    rejected = placed.rejected.joined(written.rejected)
+    policy.check(rejected.bad)
+    _grow(session, group, before.axes, placed.axes)
+    chunks = _set_refs(session, written.refs)
     counts = Counts(
-        received=written.received, written=written.written, duplicate=written.duplicates
+        received=placed.rejected.bad.count + written.received,
+        written=written.written,
+        late=rejected.bad.late,
+        duplicate=written.duplicates,
+        bad=rejected.bad.count - rejected.bad.late,
     )
-    return WrittenRows(counts, _set_refs(session, written.refs))
+    return WrittenRows(counts, chunks, placed.axes, rejected.rows)
 
 
 def _chunk_place(base: Session) -> ChunkPlace:

@@ -27,7 +27,7 @@ def created_at_last(storage: WrappedStorage, spec_version: int) -> Repository:
     """What the first try left, the second one opens or completes."""
     with pytest.raises(StorageError):
         Repository.create(storage, spec_version=spec_version)
-    return Repository.open_or_create(storage, create_version=spec_version, check_clean_root=False)
+    return Repository.open_or_create(storage, create_version=spec_version)
 
 
 @pytest.mark.parametrize("spec_version", [1, 2])

@@ -120,9 +120,7 @@ def test_a_batch_that_comes_again_is_not_written_again(tmp_path: Path) -> None:
     first = batches(tmp_path, "append, append").write(call(0), table(ROWS))
     assert isinstance(first, Committed)
     again = batches(tmp_path, "append, append")
-    assert again.already_committed(call(0)) == Repeated(0, first.snapshot_id)
     assert again.write(call(0), table(ROWS)) == Repeated(0, first.snapshot_id)
-    assert again.already_committed(call(1)) is None
     assert_all_there(tmp_path)
 
 
@@ -187,7 +185,8 @@ def test_two_streams_append_to_the_same_arrays_at_once(tmp_path: Path, spec: int
         thread.join()
     assert not failures
     assert_all_there(tmp_path)
-    assert len(list(reference(tmp_path).ancestry(branch="main"))) == len(ROWS) + 1
+    history = reference(tmp_path).ancestry(branch="main")
+    assert sum("icechunk_stream" in each.metadata for each in history) == len(ROWS)
 
 
 def test_a_group_may_be_named_without_its_slash(tmp_path: Path) -> None:
