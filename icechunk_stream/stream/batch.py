@@ -12,7 +12,7 @@ from icechunk_stream.repository import Repository
 from icechunk_stream.stream.attempts import Attempts, Stream
 from icechunk_stream.stream.courtesy import Courtesy
 from icechunk_stream.stream.ledger import LedgerPolicy
-from icechunk_stream.stream.ledger_store import check_app_id
+from icechunk_stream.stream.ledger_store import check_app_id, read_ledger
 from icechunk_stream.stream.rejected import BadRowsPolicy
 from icechunk_stream.stream.write_rows import Destination
 
@@ -78,6 +78,12 @@ class Batches:
             StreamError: the ledger does not allow the batch.
         """
         return Attempts(self._stream, call, rows, keep).outcome()
+
+    def next_id(self) -> int:
+        """The batch that comes after the last one of the stream."""
+        session = self.repository.readonly_session(self._stream.branch)
+        entry = read_ledger(session.reader, self._stream.app_id)
+        return 0 if entry is None else entry.batch_id + 1
 
 
 def _require_branch(repository: Repository, branch: str) -> None:

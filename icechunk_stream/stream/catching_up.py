@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from icechunk_stream.conflicts import ConflictDetector
 from icechunk_stream.errors import RebaseFailedError, SessionStateError
+from icechunk_stream.format.nodes import ArrayNode
 from icechunk_stream.reading import children
 from icechunk_stream.stream.known import content_of
 from icechunk_stream.stream.ledger_store import ledger_path
@@ -37,5 +38,6 @@ def caught_up(
 def _footprint(reader: SnapshotReader, group: str, app_id: str) -> dict[str, Content]:
     """All that a batch depends on."""
     own = (reader.node(path) for path in (group, ledger_path(app_id)))
-    nodes = [*(node for node in own if node is not None), *children(reader.nodes, group)]
+    arrays = [node for node in children(reader.nodes, group) if isinstance(node, ArrayNode)]
+    nodes = [*(node for node in own if node is not None), *arrays]
     return {node.path: content_of(node) for node in nodes}
