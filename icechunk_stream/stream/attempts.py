@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
@@ -12,9 +13,12 @@ from icechunk_stream.effects import monotonic, now_micros, random_fraction, slee
 from icechunk_stream.errors import ConflictError
 from icechunk_stream.storage.retry import RetryPolicy
 from icechunk_stream.stream.catching_up import caught_up
+from icechunk_stream.stream.dimensions import Fixed
 from icechunk_stream.stream.frozen import FrozenMap
+from icechunk_stream.stream.hidden_cells import clear_hidden, lengths_of, suspects
 from icechunk_stream.stream.ledger import AlreadyCommitted, Proceed, Timings, judge
 from icechunk_stream.stream.ledger_store import (
+    is_last_commit,
     is_of_batch,
     read_ledger,
     snapshot_metadata,
@@ -67,9 +71,23 @@ class Stream:
     def learn(self, snapshot_id: str, written: WrittenRows) -> None:
         """Remember the axes as they were committed."""
         reader = self.reader(snapshot_id)
+        self.destination.known.newest = snapshot_id
         for axis in written.axes:
-            path = f"{self.destination.group.rstrip('/')}/{axis.name}"
+            path = self.destination.path(axis.name)
             self.destination.known.keep_axis(reader.array(path), axis)
+
+    def clear_hidden(self, session: Session, base: Session) -> None:
+        """Where others may have made arrays shorter, see to it that nothing comes back."""
+        if session.snapshot_id == self.destination.known.newest:
+            return
+        group, layout = self.destination.group, self.destination.layout
+        paths = suspects(
+            self.repository.ancestry(snapshot_id=session.snapshot_id),
+            partial(is_last_commit, read_ledger(base.reader, self.app_id), self.app_id),
+            lambda id: lengths_of(self.reader(id), group),
+        )
+        growing = {name for name, kind in layout.dims.items() if not isinstance(kind, Fixed)}
+        clear_hidden(session, base, group, growing, paths)
 
 
 @dataclass(slots=True)
@@ -106,6 +124,7 @@ class Attempts:
         """Place and write the batch on the session's tip; None where that is no longer the tip."""
         began = monotonic()
         base = self.stream.repository.readonly_session(snapshot_id=session.snapshot_id)
+        self.stream.clear_hidden(session, base)
         written = write_rows(session, base, self.stream.destination, self.rows)
         self._keep_bad_rows(written)
         timings = Timings(self.started_at, FrozenMap({"write": monotonic() - self.began}))

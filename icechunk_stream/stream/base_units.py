@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from icechunk_stream.format.nodes import ArrayNode
 from icechunk_stream.store.values import payload_length
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from icechunk_stream.format.chunk_refs import ChunkPayload
     from icechunk_stream.session import Session
     from icechunk_stream.storage import BytesLike
-    from icechunk_stream.stream.targets import ArrayTarget
 
     Unit = tuple[int, ...]
 
@@ -53,7 +52,17 @@ class BaseUnits:
         return self._reader.payload(node, unit)
 
 
-def clip(cells: npt.NDArray[Any], target: ArrayTarget, unit: Unit, fill: object) -> None:
+class Gridded(Protocol):
+    """An array that is cut into units."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def unit(self) -> tuple[int, ...]: ...
+
+
+def clip(cells: npt.NDArray[Any], target: Gridded, unit: Unit, fill: object) -> None:
     """Fill the cells of a stored unit that lie outside of its array.
 
     What an array held there before it shrank must not come back when it grows.

@@ -36,9 +36,11 @@ class Form:
 class Known:
     """Axes and forms of the arrays of one stream, from the batches before.
 
-    Labels of a long axis take a while to read, and zarr a millisecond to open an array.
+    Labels of a long axis take a while to read, and zarr a millisecond to open an array. ``newest``
+    is the snapshot of the stream's last commit, where this process made it.
     """
 
+    newest: str = ""
     _axes: dict[str, tuple[Content, Axis]] = field(default_factory=dict)
     _forms: dict[str, tuple[bytes, Form]] = field(default_factory=dict)
 

@@ -64,6 +64,11 @@ def is_of_batch(metadata: Mapping[str, Any], app_id: str, batch_id: int, query_i
     return bool(metadata.get(METADATA_KEY) == marker)
 
 
+def is_last_commit(entry: LedgerEntry | None, app_id: str, metadata: Mapping[str, Any]) -> bool:
+    """Whether a snapshot's metadata say that it is that of a ledger's batch."""
+    return entry is not None and is_of_batch(metadata, app_id, entry.batch_id, entry.query_id)
+
+
 def read_record(reader: SnapshotReader, app_id: str) -> LedgerRecord | None:
     """All that a snapshot holds of a stream; None if it holds nothing.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import zarr
@@ -30,6 +30,19 @@ MAX_UNITS = 2**16
 _MAX_IDLE = 1024
 _MISSING = frozenset({"_FillValue", "missing_value"})
 _idle: dict[bytes, list[UnitCodec]] = {}
+
+
+class Coded(Protocol):
+    """A stored array: where it is, its zarr.json, and the shape of its units."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def document(self) -> bytes: ...
+
+    @property
+    def unit(self) -> tuple[int, ...]: ...
 
 
 class UnitCodec:
@@ -77,7 +90,7 @@ class UnitCodec:
 
 
 @contextmanager
-def unit_codecs(targets: Sequence[ArrayTarget]) -> Iterator[tuple[UnitCodec, ...]]:
+def unit_codecs(targets: Sequence[Coded]) -> Iterator[tuple[UnitCodec, ...]]:
     """A codec for each array, for the caller alone.
 
     zarr takes a millisecond to open an array, and the next batch goes to the same ones: those that
@@ -91,7 +104,7 @@ def unit_codecs(targets: Sequence[ArrayTarget]) -> Iterator[tuple[UnitCodec, ...
         _idle.setdefault(codec.document, []).append(codec)
 
 
-def _codec(target: ArrayTarget) -> UnitCodec:
+def _codec(target: Coded) -> UnitCodec:
     document = _document_of_units(target)
     try:
         return _idle[document].pop()
@@ -109,7 +122,7 @@ def empty_value(target: ArrayTarget, codec: UnitCodec) -> Any:  # noqa: ANN401 -
     return codec.fill_value
 
 
-def _document_of_units(target: ArrayTarget) -> bytes:
+def _document_of_units(target: Coded) -> bytes:
     document = json.loads(target.document)
     stored = document["chunk_grid"]["configuration"].get("chunk_shape")
     if stored != list(target.unit):

@@ -39,6 +39,10 @@ class Destination:
     policy: BadRowsPolicy = field(default_factory=BadRowsPolicy)
     known: Known = field(default_factory=Known)
 
+    def path(self, name: str) -> str:
+        """That of an array of the group."""
+        return f"{self.group.rstrip('/')}/{name}"
+
 
 @dataclass(frozen=True, slots=True)
 class WrittenRows:
@@ -68,7 +72,7 @@ def write_rows(
     written = placed.write(plans, _chunk_place(base))
     rejected = placed.rejected.joined(written.rejected)
     policy.check(rejected.bad)
-    _grow(session, group, before.axes, placed.axes)
+    _grow(session, destination, before.axes, placed.axes)
     chunks = _set_refs(session, written.refs)
     counts = Counts(
         received=placed.rejected.bad.count + written.received,
@@ -105,15 +109,17 @@ def make_plans(
         )
 
 
-def _grow(session: Session, group: str, before: Sequence[Axis], after: Sequence[Axis]) -> None:
+def _grow(
+    session: Session, destination: Destination, before: Sequence[Axis], after: Sequence[Axis]
+) -> None:
     """Make the arrays as long as the axes became, and store the labels of what is new."""
     longer = [(old, new) for old, new in zip(before, after, strict=True) if new.size > old.size]
     if not longer:
         return
-    grow(session, group, {new.name: new.size for _, new in longer})
+    grow(session, destination.group, {new.name: new.size for _, new in longer})
     for old, new in longer:
         labels = coordinate_values(new, old.size, new.size)
-        store_labels(session, f"{group.rstrip('/')}/{new.name}", old.size, labels)
+        store_labels(session, destination.path(new.name), old.size, labels)
 
 
 def _set_refs(session: Session, refs: Iterable[Refs]) -> int:
