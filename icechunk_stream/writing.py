@@ -65,6 +65,11 @@ class Edits:
         with self._lock:
             self._is_closed = False
 
+    @property
+    def inline_threshold(self) -> int:
+        """Chunks of up to so many bytes need no object of their own."""
+        return self._rules.inline_threshold
+
     # -- nodes -----------------------------------------------------------------------------------
 
     def set_document(self, path: str, data: bytes) -> None:

@@ -6,7 +6,6 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from icechunk_stream.config import with_defaults
 from icechunk_stream.stream.arrays import open_group
 from icechunk_stream.stream.growing import grow, store_labels
 from icechunk_stream.stream.known import Known
@@ -69,11 +68,12 @@ def write_rows(
     placed = rows.place(before.axes)
     policy.check(placed.rejected.bad)
     plans = list(make_plans(before.targets, placed.axes, layout, base))
-    written = placed.write(plans, _chunk_place(base))
+    chunks = ChunkPlace(session.reader.assets.storage, session.edits.inline_threshold)
+    written = placed.write(plans, chunks)
     rejected = placed.rejected.joined(written.rejected)
     policy.check(rejected.bad)
     _grow(session, destination, before.axes, placed.axes)
-    chunks = _set_refs(session, written.refs)
+    changed = _set_refs(session, written.refs)
     counts = Counts(
         received=placed.rejected.bad.count + written.received,
         written=written.written,
@@ -81,13 +81,7 @@ def write_rows(
         duplicate=written.duplicates,
         bad=rejected.bad.count - rejected.bad.late,
     )
-    return WrittenRows(counts, chunks, placed.axes, rejected.rows)
-
-
-def _chunk_place(base: Session) -> ChunkPlace:
-    threshold = with_defaults(base.config).inline_chunk_threshold_bytes
-    assert threshold is not None
-    return ChunkPlace(base.reader.assets.storage, threshold)
+    return WrittenRows(counts, changed, placed.axes, rejected.rows)
 
 
 def make_plans(
