@@ -12,6 +12,7 @@
     readings.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint).start()
 """
 
+from icechunk_stream.spark.quarantine import Quarantine
 from icechunk_stream.spark.sink import IcechunkSink, icechunk_sink
 from icechunk_stream.stream.layout import Rows, Variable, append, fixed, regular
 from icechunk_stream.stream.ledger import Adopt
@@ -19,6 +20,7 @@ from icechunk_stream.stream.ledger import Adopt
 __all__ = [
     "Adopt",
     "IcechunkSink",
+    "Quarantine",
     "Rows",
     "Variable",
     "append",

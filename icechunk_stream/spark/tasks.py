@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyspark.sql.functions as sql
-from pyspark.sql.types import ShortType, StringType, StructField, StructType
 
+from icechunk_stream.spark.carried import carried
 from icechunk_stream.spark.stages import stage
-from icechunk_stream.spark.task_work import REPORT_DDL, Placer, Sieve, UnitWriter, quoted, unpacked
+from icechunk_stream.spark.task_work import REPORT_DDL, UnitWriter, quoted, unpacked
 from icechunk_stream.stream.dimensions import Append
+from icechunk_stream.stream.frozen import FrozenMap
 from icechunk_stream.stream.placed_rows import place_rows
 from icechunk_stream.stream.placement import label_column
 from icechunk_stream.stream.rejected import BAD_COLUMN, BAD_REASON, MAX_BAD_ROWS, bad_rows_of
 from icechunk_stream.stream.row_source import Rejected, WrittenChunks
-from icechunk_stream.stream.targets import UNIT, index_column
+from icechunk_stream.stream.targets import DELETE, UNIT, index_column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
+    import numpy.typing as npt
+    from pyspark.sql import Column, DataFrame
 
     from icechunk_stream.stream.axes import Axis
     from icechunk_stream.stream.row_source import ChunkPlace
     from icechunk_stream.stream.targets import Plan
+
+    Numbers = npt.NDArray[np.int64]
+
+_LABEL = "#label"
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,22 +56,25 @@ class RowsInTasks:
 
         Axes that are appended to come last: a row that is bad along another one adds no label.
         """
-        placed = PlacedInTasks(self.df, (), self.schema)
+        placed = PlacedInTasks(self.df, (), self.schema, FrozenMap())
         with stage(self.df, "place labels"):
             for axis in sorted(axes, key=lambda axis: isinstance(axis.dimension, Append)):
                 placed = _along(placed, axis)
         by_name = {axis.name: axis for axis in placed.axes}
-        ordered = tuple(by_name[axis.name] for axis in axes)
-        return PlacedInTasks(placed.df, ordered, placed.schema, placed.rejected)
+        return replace(placed, axes=tuple(by_name[axis.name] for axis in axes))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedInTasks:
-    """Rows of a DataFrame, all of whose labels have their places."""
+    """Rows of a DataFrame with a column ``#<dimension>`` for each axis.
+
+    ``touched`` are the indices of their labels along each axis.
+    """
 
     df: DataFrame
     axes: tuple[Axis, ...]
     schema: pa.Schema
+    touched: FrozenMap[str, Numbers]
     rejected: Rejected = field(default_factory=Rejected)
 
     def write(self, plans: Sequence[Plan], chunks: ChunkPlace) -> WrittenChunks:
@@ -82,12 +93,12 @@ class PlacedInTasks:
 
     def _written(self, plan: Plan, chunks: ChunkPlace) -> WrittenChunks:
         axes = tuple(axis for axis in self.axes if axis.name in plan.dims)
-        placer = Placer(plan, axes)
-        rows = self.df.select(*map(quoted, placer.wanted(self.df.columns)))
-        placed = rows.mapInArrow(placer, placer.schema(rows.schema))
+        wanted = [*plan.columns, DELETE] if DELETE in self.df.columns else plan.columns
+        rows = self.df.select(*map(quoted, wanted), unit_number(plan).alias(UNIT))
         # Rows of one unit come to one task, side by side.
-        by_unit = placed.repartition(sql.col(quoted(UNIT))).sortWithinPartitions(quoted(UNIT))
-        reports = by_unit.mapInArrow(UnitWriter(plan, chunks), REPORT_DDL).toArrow()
+        count = min(self._units_at_most(plan), _shuffle_partitions(self.df))
+        by_unit = rows.repartition(count, quoted(UNIT)).sortWithinPartitions(quoted(UNIT))
+        reports = by_unit.mapInArrow(carried(UnitWriter(plan, chunks)), REPORT_DDL).toArrow()
         return WrittenChunks(
             refs=tuple(unpacked(data.as_py()) for data in reports["refs"] if data.is_valid),
             received=_total(reports["received"]),
@@ -96,6 +107,12 @@ class PlacedInTasks:
             rejected=self._rejected(reports, axes),
         )
 
+    def _units_at_most(self, plan: Plan) -> int:
+        """More tasks than units would have nothing to do."""
+        pairs = zip(plan.dims, plan.unit, strict=True)
+        counts = (len(np.unique(self.touched[name] // size)) for name, size in pairs)
+        return max(math.prod(counts), 1)
+
     def _rejected(self, reports: pa.Table, axes: Sequence[Axis]) -> Rejected:
         """The rows with values that cannot be stored; their labels are found by their indices."""
         found = [unpacked(data.as_py()) for data in reports["rejected"] if data.is_valid]
@@ -103,32 +120,57 @@ class PlacedInTasks:
         return Rejected(bad_rows_of(tables), tuple(tables))
 
 
+def unit_number(plan: Plan) -> Column:
+    """The number of the unit of a row that has its indices, in the order of units."""
+    number = sql.lit(0).cast("long")
+    for name, length, size in zip(plan.dims, plan.shape, plan.unit, strict=True):
+        index = sql.col(quoted(index_column(name)))
+        number = number * sql.lit(-(-length // size)) + sql.floor(index / sql.lit(size))
+    return number
+
+
 def _along(placed: PlacedInTasks, axis: Axis) -> PlacedInTasks:
-    """Rows that have their places along one more axis."""
-    rows = placed.df
+    """Rows with their indices along one more axis, which each label has from the driver."""
+    rows, spark = placed.df, placed.df.sparkSession
     labels = rows.select(quoted(axis.column)).distinct().toArrow()
     found = place_rows(labels, [axis])
-    axes = (*placed.axes, *found.axes)
-    if not found.bad.groups:
-        return PlacedInTasks(rows, axes, placed.schema, placed.rejected)
-    bad = _sieved(rows, Sieve(found.axes[0], keeps_bad=True)).limit(MAX_BAD_ROWS + 1).toArrow()
-    bad = _with_reasons(bad)
-    good = _sieved(rows, Sieve(found.axes[0], keeps_bad=False))
-    rejected = placed.rejected.joined(Rejected(bad_rows_of([bad]), (bad,)))
-    return PlacedInTasks(good, axes, placed.schema, rejected)
+    axes, rejected = (*placed.axes, *found.axes), placed.rejected
+    if found.bad.groups:
+        blame = _named(pa.concat_tables(found.rejected).drop_columns([BAD_COLUMN]))
+        blame = blame.set_column(1, BAD_REASON, blame.column(BAD_REASON).cast(pa.int16()))
+        bad = _with(rows, axis.column, spark.createDataFrame(blame)).limit(MAX_BAD_ROWS + 1)
+        blamed = _blamed(bad.toArrow(), axis.column)
+        rejected = rejected.joined(Rejected(bad_rows_of([blamed]), (blamed,)))
+    found_at = found.table.column(index_column(axis.name)).to_numpy()
+    return PlacedInTasks(
+        df=_with(rows, axis.column, spark.createDataFrame(_named(found.table))),
+        axes=axes,
+        schema=placed.schema,
+        touched=FrozenMap({**placed.touched, axis.name: found_at}),
+        rejected=rejected,
+    )
 
 
-def _sieved(rows: DataFrame, sieve: Sieve) -> DataFrame:
-    if not sieve.keeps_bad:
-        return rows.mapInArrow(sieve, rows.schema)
-    blame = [StructField(BAD_COLUMN, StringType()), StructField(BAD_REASON, ShortType())]
-    return rows.mapInArrow(sieve, StructType([*rows.schema.fields, *blame]))
+def _with(rows: DataFrame, column: str, found: DataFrame) -> DataFrame:
+    """The rows whose label is found, with what was found of it."""
+    is_same = sql.col(quoted(column)).eqNullSafe(sql.col(quoted(_LABEL)))
+    return rows.join(sql.broadcast(found), is_same, "inner").drop(_LABEL)
 
 
-def _with_reasons(rows: pa.Table) -> pa.Table:
-    """With reasons as they were before Spark, which has no unsigned numbers, held them."""
+def _named(found: pa.Table) -> pa.Table:
+    """What was found of labels, which come first, under a name that no column of rows has."""
+    return found.rename_columns([_LABEL, *found.column_names[1:]])
+
+
+def _blamed(rows: pa.Table, column: str) -> pa.Table:
+    """Rows with the column to blame, and reasons as they were before Spark held them."""
     at = rows.schema.get_field_index(BAD_REASON)
-    return rows.set_column(at, BAD_REASON, rows.column(at).cast(pa.uint8()))
+    rows = rows.set_column(at, BAD_REASON, rows.column(at).cast(pa.uint8()))
+    return rows.append_column(BAD_COLUMN, pa.repeat(pa.scalar(column), len(rows)))
+
+
+def _shuffle_partitions(df: DataFrame) -> int:
+    return int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
 def _with_labels(rows: pa.Table, axes: Sequence[Axis], schema: pa.Schema) -> pa.Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from icechunk_stream.conflicts import ConflictDetector
-from icechunk_stream.errors import RebaseFailedError, SessionStateError
+from icechunk_stream.errors import ObjectNotFoundError, RebaseFailedError, SessionStateError
 from icechunk_stream.format.nodes import ArrayNode
 from icechunk_stream.reading import children
 from icechunk_stream.stream.known import content_of
@@ -30,7 +30,8 @@ def caught_up(
     before = _footprint(read(session.snapshot_id), group, app_id)
     try:
         session.rebase(ConflictDetector())
-    except (RebaseFailedError, SessionStateError):
+    except (ObjectNotFoundError, RebaseFailedError, SessionStateError):
+        # Where the branch was reset, or its history cut, the logs between are none or not there.
         return False
     return _footprint(read(session.snapshot_id), group, app_id) == before
 

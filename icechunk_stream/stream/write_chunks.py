@@ -46,6 +46,8 @@ def write_chunks(
         work = _Work(plan, codecs, tally or Tally(plan))
         for each in work.encoded(rows):
             _place(each, work.base, writer, refs)
+            # The bytes of one unit need not stay while the next one is made.
+            del each
             if len(refs) >= _MAX_REFS:
                 writer.flush()
                 yield refs.take()
