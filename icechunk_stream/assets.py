@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from icechunk_stream.config import CachingConfig
     from icechunk_stream.format.chunk_refs import NativeChunk
     from icechunk_stream.format.ids import ManifestId, SnapshotId
+    from icechunk_stream.format.updates import Update
     from icechunk_stream.storage import BytesLike
 
 REPO_KEY = "repo"
@@ -129,9 +130,11 @@ class Assets:
         """The ``repo`` object as it was read or written last, without asking for it."""
         return self._repo
 
-    def keep_repo(self, data: bytes, version: Version) -> HeldRepo:
-        """Remember a ``repo`` object that was just read or written."""
-        self._repo = HeldRepo(version, decode_repo_info(data, REPO_KEY))
+    def keep_repo(
+        self, data: bytes, version: Version, updates: tuple[Update, ...] | None = None
+    ) -> HeldRepo:
+        """Remember a ``repo`` object that was just read, or written with these updates."""
+        self._repo = HeldRepo(version, decode_repo_info(data, REPO_KEY, updates))
         return self._repo
 
     def keep_written(self, key: str, data: bytes) -> None:

@@ -70,7 +70,7 @@ class RepoSwap:
 
     held: HeldRepo
     backup: str
-    updated_at: int
+    updates: tuple[Update, ...]
     data: bytes
 
     @classmethod
@@ -82,7 +82,8 @@ class RepoSwap:
         newest = change.state.updates[0].updated_at if change.state.updates else 0
         entry = Update(change.kind, max(now_micros(), newest + 1, at_least))
         state = logged(change.state, entry, backup, rules.page_size)
-        return cls(held, backup, entry.updated_at, encode_repo_info(state, rules.level))
+        data = encode_repo_info(state, rules.level)
+        return cls(held, backup, tuple(state.updates), data)
 
     def copy_backup(self, storage: Storage) -> Written | LostRace:
         """Keep the version that is being replaced; it has to be there before ``send``."""
@@ -96,7 +97,7 @@ class RepoSwap:
             return self._look_again(assets, unknown)
         match outcome:
             case Written(version):
-                return assets.keep_repo(self.data, version)
+                return assets.keep_repo(self.data, version, self.updates)
             case LostRace():
                 return outcome
 
@@ -119,7 +120,7 @@ class RepoSwap:
             if self.backup in {before, *(update.backup for update in updates)}:
                 return True
             # Damaged logs have pages without entries, and pages that follow themselves.
-            if not updates or updates[-1].updated_at < self.updated_at:
+            if not updates or updates[-1].updated_at < self.updates[0].updated_at:
                 return False
             if before is None or before in seen:
                 return False

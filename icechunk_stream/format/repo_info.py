@@ -153,15 +153,23 @@ class RepoInfo:
     disabled_flags: frozenset[int]
     written_by: str
     root: Table
+    known_updates: tuple[Update, ...] | None = None
 
     def updates(self) -> list[Update]:
         """This object's page of the operations log, newest first."""
+        if self.known_updates is not None:
+            return list(self.known_updates)
         root = self.root.buffer.apart(again=True).root()
         return [decode_update(table) for table in root.tables(RepoSlot.LATEST_UPDATES)]
 
 
-def decode_repo_info(data: bytes, key: str) -> RepoInfo:
-    """Read a ``repo`` object; snapshots' messages and the operations log wait until asked for."""
+def decode_repo_info(
+    data: bytes, key: str, known_updates: tuple[Update, ...] | None = None
+) -> RepoInfo:
+    """Read a ``repo`` object; snapshots' messages and the operations log wait until asked for.
+
+    Whoever has just written the object knows its page of the log, and may give it.
+    """
     envelope = open_envelope(data, FileType.REPO_INFO, key)
     if envelope.spec_version != V2:
         raise FormatError("a repo object of spec v1", ErrorKind.INVALID_FILE_FORMAT, key=key)
@@ -186,6 +194,7 @@ def decode_repo_info(data: bytes, key: str) -> RepoInfo:
         disabled_flags=_flags(root, RepoSlot.DISABLED_FLAGS),
         written_by=envelope.written_by,
         root=root,
+        known_updates=known_updates,
     )
 
 

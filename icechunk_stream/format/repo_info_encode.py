@@ -14,7 +14,7 @@ from icechunk_stream.format.repo_info import V2, RepoSlot
 from icechunk_stream.format.snapshot_columns import all_snapshots
 from icechunk_stream.format.snapshot_columns_encode import write_snapshots
 from icechunk_stream.format.snapshot_encode import write_metadata
-from icechunk_stream.format.updates_encode import write_status, write_update
+from icechunk_stream.format.updates_encode import write_status, write_updates
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -119,7 +119,7 @@ def _write_parts(writer: Writer, state: RepoState) -> Iterator[tuple[RepoSlot, i
     yield RepoSlot.SNAPSHOTS, write_snapshots(writer, snapshots)
     yield RepoSlot.STATUS, write_status(writer, state.status)
     yield RepoSlot.METADATA, write_metadata(writer, state.metadata, V2)
-    yield RepoSlot.LATEST_UPDATES, _write_updates(writer, state.updates)
+    yield RepoSlot.LATEST_UPDATES, write_updates(writer, state.updates)
     if state.repo_before_updates is not None:
         yield RepoSlot.REPO_BEFORE_UPDATES, writer.text(state.repo_before_updates)
     if state.config is not None:
@@ -166,13 +166,6 @@ def _write_texts(writer: Writer, texts: Collection[str]) -> int:
     vector = writer.offsets(len(distinct))
     for number, text in enumerate(sorted(distinct, key=utf8), start=1):
         writer.link(vector + 4 * number, writer.text(text))
-    return vector
-
-
-def _write_updates(writer: Writer, updates: Sequence[Update]) -> int:
-    vector = writer.offsets(len(updates))
-    for number, update in enumerate(updates, start=1):
-        writer.link(vector + 4 * number, write_update(writer, update))
     return vector
 
 

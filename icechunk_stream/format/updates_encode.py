@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from icechunk_stream.format.ids import SnapshotId
@@ -11,6 +12,8 @@ from icechunk_stream.format.snapshot_encode import check_written_time
 from icechunk_stream.format.updates import UPDATE_TAGS, FeatureFlagChanged, StatusChanged
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from icechunk_stream.format.updates import Status, Update, UpdateKind
 
 _UPDATE = ((0, "B"), (1, OFFSET), (2, "Q"))
@@ -23,7 +26,45 @@ _FLAG = shape((0, "H"), (1, "?"), (2, "?"))
 _STATUS_CHANGED = shape((0, OFFSET))
 
 
-def write_update(writer: Writer, update: Update) -> int:
+# The entries of some pages of the log.
+_REMEMBERED = 4096
+_ALIGNMENT = 8
+
+
+def write_updates(writer: Writer, updates: Sequence[Update]) -> int:
+    """The vector of all entries; those that were written before are copied."""
+    blocks = [_block(update) for update in updates]
+    vector = writer.offsets(len(blocks))
+    at = writer.pad(_ALIGNMENT)
+    writer.reserve(sum(len(block.data) for block in blocks))
+    for number, block in enumerate(blocks, start=1):
+        writer.link(vector + 4 * number, at + block.table)
+        at += len(block.data)
+    writer.data += b"".join(block.data for block in blocks)
+    writer.tables += sum(block.tables for block in blocks)
+    return vector
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """An entry with all that it points to, which may stand at any multiple of its size's unit."""
+
+    data: bytes
+    table: int
+    tables: int
+
+
+@lru_cache(_REMEMBERED)
+def _block(update: Update) -> _Block:
+    """All offsets are relative, so that an entry is the same bytes wherever it stands."""
+    writer = Writer()
+    start = writer.pad(_ALIGNMENT)
+    table = _write_update(writer, update)
+    writer.pad(_ALIGNMENT)
+    return _Block(bytes(writer.data[start:]), table - start, writer.tables)
+
+
+def _write_update(writer: Writer, update: Update) -> int:
     of = _NEWEST if update.backup is None else _BACKED_UP
     values = (UPDATE_TAGS[type(update.kind)], 0, check_written_time(update.updated_at))
     table = writer.table(of, *values, *(0 for _ in of.fields[3:]))

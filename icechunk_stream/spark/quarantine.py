@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyspark.sql.functions as sql
 
 from icechunk_stream.config.redact import redact_location
 from icechunk_stream.effects import random_fraction, sleep
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
 _BLAME = ("bad_column", "bad_reason")
 _KEY = ("app_id", "query_id", "batch_id")
@@ -60,11 +63,10 @@ class QuarantineKey:
     batch_id: int
     attempt: int = 0
 
-    @property
-    def writer(self) -> str:
-        """Whom Delta counts batches of."""
+    def writer(self, there: int) -> str:
+        """Whom Delta counts batches of; it tells what is added to rows that are there already."""
         name = f"{self.app_id}/{self.query_id}"
-        return f"{name}/{self.attempt}" if self.attempt else name
+        return f"{name}/{self.attempt}.{there}" if self.attempt or there else name
 
 
 def check_delta(spark: SparkSession, quarantine: Quarantine) -> None:
@@ -74,11 +76,8 @@ def check_delta(spark: SparkSession, quarantine: Quarantine) -> None:
         InvalidInputError: it has no Delta, or is not configured for it.
     """
     try:
-        # Over Connect only the schema is asked for now.
-        _ = spark.read.format("delta").load(quarantine.delta_path).schema
+        _schema(spark, quarantine)
     except Exception as error:
-        if _condition(error) in {"PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND"}:
-            return
         known = _explained(error, spark, quarantine)
         if known is None:
             raise
@@ -88,27 +87,79 @@ def check_delta(spark: SparkSession, quarantine: Quarantine) -> None:
 def store_bad_rows(
     spark: SparkSession, quarantine: Quarantine, rows: pa.Table, key: QuarantineKey
 ) -> None:
-    """Add the bad rows of a batch, with ``bad_column`` and ``bad_reason``, unless they are there.
+    """Add the bad rows of a batch, with ``bad_column`` and ``bad_reason``, but for those there.
+
+    A batch that comes again may have other ones: its tip has moved.
 
     Raises:
         InvalidInputError: this Spark has no Delta, or the table has other types.
     """
     if not len(rows):
         return
-    named = _named(rows, key)
-
-    def append() -> None:
-        writer = spark.createDataFrame(named).coalesce(1).write.format("delta").mode("append")
-        once = writer.option("txnAppId", key.writer).option("txnVersion", key.batch_id)
-        once.option("mergeSchema", "true").save(quarantine.delta_path)
-
     try:
-        _until_not_overtaken(append)
+        _add(spark, quarantine, _named(rows, key), key)
     except Exception as error:
         known = _explained(error, spark, quarantine)
         if known is None:
             raise
         raise known from error
+
+
+def _add(spark: SparkSession, quarantine: Quarantine, rows: pa.Table, key: QuarantineKey) -> None:
+    there = _kept(spark, quarantine, rows, key)
+    missing = rows.take(pa.array(_not_among(rows, there), pa.int64()))
+    if not len(missing):
+        return
+
+    def append() -> None:
+        writer = spark.createDataFrame(missing).coalesce(1).write.format("delta").mode("append")
+        # Of writers that found the same, one adds rows.
+        once = writer.option("txnAppId", key.writer(len(there))).option("txnVersion", key.batch_id)
+        once.option("mergeSchema", "true").save(quarantine.delta_path)
+
+    _until_not_overtaken(append)
+
+
+def _schema(spark: SparkSession, quarantine: Quarantine) -> StructType | None:
+    """The columns of the table; None where there is no table yet."""
+    try:
+        # Over Connect only the schema is asked for now.
+        return spark.read.format("delta").load(quarantine.delta_path).schema
+    except Exception as error:
+        if _condition(error) in {"PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND"}:
+            return None
+        raise
+
+
+def _kept(
+    spark: SparkSession, quarantine: Quarantine, rows: pa.Table, key: QuarantineKey
+) -> pa.Table:
+    """The rows of the batch that are in the table, with the columns of those that come."""
+    schema = _schema(spark, quarantine)
+    if schema is None:
+        return rows.schema.empty_table()
+    known = {name.casefold() for name in schema.names}
+    columns = [
+        sql.col(f"`{name.replace('`', '``')}`").alias(name)
+        if name.casefold() in known
+        else sql.lit(None).alias(name)
+        for name in rows.column_names
+    ]
+    table = spark.read.format("delta").load(quarantine.delta_path)
+    for name in _KEY:
+        table = table.where(sql.col(name) == getattr(key, name))
+    return table.select(*columns).toArrow()
+
+
+def _not_among(rows: pa.Table, there: pa.Table) -> list[int]:
+    """Which rows are not there, or not as often; NaN is a value, and so is null."""
+    left = Counter(map(repr, there.to_pylist()))
+    missing = []
+    for at, row in enumerate(map(repr, rows.to_pylist())):
+        if left[row] == 0:
+            missing.append(at)
+        left[row] -= 1
+    return missing
 
 
 def _named(rows: pa.Table, key: QuarantineKey) -> pa.Table:
