@@ -46,10 +46,7 @@ def explain_rows(
     # Tasks get what opens the storage from the driver.
     place = storage.with_pickled_credentials()
     rows = BatchRows(df, settings.layout, write_mode, BatchSizes())
-    try:
-        return explain(place, settings, rows, _units)
-    finally:
-        rows.close()
+    return explain(place, settings, rows, _units)
 
 
 def _units(placed: PlacedSource, counter: Counter) -> pa.Table:

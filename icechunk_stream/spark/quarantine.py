@@ -156,7 +156,7 @@ def _not_among(rows: pa.Table, there: pa.Table) -> list[int]:
     left = Counter(map(repr, there.to_pylist()))
     missing = []
     for at, row in enumerate(map(repr, rows.to_pylist())):
-        if left[row] == 0:
+        if left[row] <= 0:
             missing.append(at)
         left[row] -= 1
     return missing

@@ -190,14 +190,14 @@ class IcechunkSink:
         rows = BatchRows(df, self._settings.layout, self._options.write_mode, self._sizes)
         try:
             outcome = self._opened(df).write(call, rows, self._keeper(df, call))
-            if not isinstance(outcome, Committed):
+            if isinstance(outcome, Committed):
+                self._sizes.rows = outcome.counts.received
+            else:
                 drain(df)
         except BaseException:
             # The next call begins with what is stored, not with what this one believed.
             self._batches = None
             raise
-        finally:
-            rows.close()
         self.last_commit = outcome
         _log.info("%s", outcome)
         return outcome

@@ -17,10 +17,10 @@ from pyspark.sql.types import (
     StringType,
 )
 
-from icechunk_stream.errors import InvalidInputError
+from icechunk_stream.errors import InvalidInputError, StreamError
 from icechunk_stream.spark.stages import stage
 from icechunk_stream.spark.task_work import quoted
-from icechunk_stream.spark.tasks import RowsInTasks
+from icechunk_stream.spark.tasks import SMALLER_BATCHES, RowsInTasks
 from icechunk_stream.stream.row_source import RowsInMemory
 from icechunk_stream.stream.targets import DELETE
 
@@ -40,6 +40,8 @@ DRIVER_BYTES = 32 * 2**20
 _WIDTHS = {BooleanType: 1, ByteType: 1, ShortType: 2, IntegerType: 4, FloatType: 4, DateType: 4}
 _OTHER_WIDTH = 8
 _LONG = (StringType, BinaryType)
+# Where Spark puts the number of a row within its partition.
+_ROW_BITS = (1 << 33) - 1
 _TOO_LARGE = "spark.driver.maxResultSize"
 
 
@@ -48,15 +50,17 @@ class BatchSizes:
     """What the batches before tell of the next one."""
 
     row_bytes: float | None = None
-    total_bytes: int | None = None
+    rows: int | None = None
 
     @property
-    def are_small(self) -> bool:
-        """Whether the next one may be taken without looking at its size first."""
-        return self.total_bytes is not None and self.total_bytes <= DRIVER_BYTES // 4
+    def are_small(self) -> bool | None:
+        """Whether the driver takes the next one as it is; None where nothing is known."""
+        if self.rows is None or self.row_bytes is None:
+            return None
+        return self.rows * self.row_bytes <= DRIVER_BYTES
 
     def learn(self, table: pa.Table) -> None:
-        self.total_bytes = table.nbytes
+        self.rows = len(table)
         if len(table):
             self.row_bytes = table.nbytes / len(table)
 
@@ -64,7 +68,7 @@ class BatchSizes:
 class BatchRows:
     """The rows with the columns of a layout; they are taken when they are first asked for.
 
-    They are the same in every pass over them. Closing lets go of what Spark keeps of them.
+    Where the driver takes them they are the same in every pass over them.
     """
 
     def __init__(self, df: DataFrame, layout: Rows, mode: WriteMode, sizes: BatchSizes) -> None:
@@ -73,7 +77,6 @@ class BatchRows:
         self._mode = mode
         self._sizes = sizes
         self._source: RowSource | None = None
-        self._persisted: DataFrame | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -86,43 +89,53 @@ class BatchRows:
     def place(self, axes: Sequence[Axis]) -> PlacedSource:
         return self._taken().place(axes)
 
-    def close(self) -> None:
-        if self._persisted is not None:
-            self._persisted.unpersist()
-
     def _taken(self) -> RowSource:
         if self._source is None:
             chosen = _chosen(self._df, self._layout)
-            table = None if self._mode == "executors" else self._to_driver(chosen)
+            table = self._to_driver(chosen) if self._is_for_driver else None
             self._source = self._in_tasks(chosen) if table is None else RowsInMemory(table)
         return self._source
 
+    @property
+    def _is_for_driver(self) -> bool:
+        is_large = self._sizes.are_small is False
+        return self._mode == "driver" or (self._mode == "auto" and not is_large)
+
     def _in_tasks(self, chosen: DataFrame) -> RowsInTasks:
-        self._persisted = chosen.persist()
-        return RowsInTasks(self._persisted)
+        if self._mode == "driver":
+            raise StreamError(f"the batch is larger than {_TOO_LARGE} allows: {SMALLER_BATCHES}")
+        return RowsInTasks(chosen)
 
     def _to_driver(self, chosen: DataFrame) -> pa.Table | None:
-        """The rows in the driver; None where there are too many for it."""
+        """The rows in the driver; None where there are too many for it.
+
+        Spark itself refuses what is far too large, should a batch be so after small ones.
+        """
         with stage(chosen, "take rows"):
-            table = chosen.toArrow() if self._mode == "driver" else self._if_small(chosen)
+            takes_all = self._mode == "driver" or bool(self._sizes.are_small)
+            table = _unless_refused(chosen) if takes_all else self._if_small(chosen)
         if table is not None:
             self._sizes.learn(table)
         return table
 
     def _if_small(self, chosen: DataFrame) -> pa.Table | None:
-        if self._sizes.are_small:
-            return _unless_refused(chosen)
         most = int(DRIVER_BYTES // self._row_bytes(chosen))
-        table = chosen.limit(most + 1).toArrow()
-        return table if len(table) <= most else None
+        table = _unless_refused(_first(chosen, most + 1))
+        return None if table is None or len(table) > most else table
 
     def _row_bytes(self, chosen: DataFrame) -> float:
         """About how large a row is in memory."""
-        if self._sizes.row_bytes is not None:
-            return max(self._sizes.row_bytes, 1)
-        kinds = [field.dataType for field in chosen.schema.fields]
-        fixed = sum(_WIDTHS.get(type(kind), _OTHER_WIDTH) for kind in kinds)
-        return max(fixed + _long_bytes(chosen), 1)
+        if self._sizes.row_bytes is None:
+            kinds = [field.dataType for field in chosen.schema.fields]
+            fixed = sum(_WIDTHS.get(type(kind), _OTHER_WIDTH) for kind in kinds)
+            self._sizes.row_bytes = max(fixed + _long_bytes(chosen), 1)
+        return self._sizes.row_bytes
+
+
+def _first(chosen: DataFrame, count: int) -> DataFrame:
+    """Up to so many rows of each partition; a limit of all of them would move them into one."""
+    number = sql.monotonically_increasing_id().bitwiseAND(sql.lit(_ROW_BITS))
+    return chosen.where(number < count)
 
 
 def _unless_refused(chosen: DataFrame) -> pa.Table | None:

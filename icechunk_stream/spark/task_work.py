@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from icechunk_stream.errors import StreamError
 from icechunk_stream.stream.row_source import most_duplicates
 from icechunk_stream.stream.tally import Tally
+from icechunk_stream.stream.targets import index_column
 from icechunk_stream.stream.write_chunks import write_chunks
 
 if TYPE_CHECKING:
@@ -38,12 +40,26 @@ class UnitWriter:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tally = Tally(self.plan)
-        for refs in write_chunks(batches, self.plan, self.chunks.writer(), tally):
+        for refs in write_chunks(
+            map(self._placed, batches), self.plan, self.chunks.writer(), tally
+        ):
             yield _report(refs=_packed(refs))
         for rows in tally.bad_rows:
             yield _report(rejected=_packed(rows))
         counts = (tally.rows + tally.bad, tally.rows, most_duplicates(tally))
         yield _report(**dict(zip(_COUNTS, counts, strict=True)))
+
+    def _placed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows, none of which lacks its place."""
+        for name in self.plan.dims:
+            if batch.column(index_column(name)).null_count:
+                message = (
+                    f"rows have labels along {name!r} that were not there when the labels of the"
+                    " batch were read: its DataFrame gives other rows each time that it runs. Take"
+                    " out what is random or asks for the time, or use write_mode='driver'"
+                )
+                raise StreamError(message)
+        return batch
 
 
 def _report(**found: bytes | int) -> pa.RecordBatch:

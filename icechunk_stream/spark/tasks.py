@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyspark.sql.functions as sql
+from pyspark.errors import PythonException
 
+from icechunk_stream.spark.arithmetic import arithmetic
 from icechunk_stream.spark.carried import carried
 from icechunk_stream.spark.stages import stage
 from icechunk_stream.spark.task_work import REPORT_DDL, UnitWriter, quoted, unpacked
@@ -35,11 +37,22 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int64]
 
 _LABEL = "#label"
+SMALLER_BATCHES = (
+    "keep batches below 32 MiB or so: lower maxOffsetsPerTrigger (Kafka), maxFilesPerTrigger or"
+    " maxBytesPerTrigger of the source"
+)
+_IF_TASKS_CANNOT = (
+    "Tasks of executors make chunks of a batch that is too large for the driver. Where they have no"
+    f" way to the storage, give write_mode='driver', and {SMALLER_BATCHES}"
+)
 
 
 @dataclass(frozen=True, eq=False)
 class RowsInTasks:
-    """Rows of a DataFrame, which must give the same ones each time that it is run."""
+    """Rows of a DataFrame, which must give the same labels each time that it is run.
+
+    It runs twice, once for the labels; rows whose labels were not there then fail the batch.
+    """
 
     df: DataFrame
 
@@ -57,9 +70,14 @@ class RowsInTasks:
         Axes that are appended to come last: a row that is bad along another one adds no label.
         """
         placed = PlacedInTasks(self.df, (), self.schema, FrozenMap())
+        ordered = sorted(axes, key=lambda axis: isinstance(axis.dimension, Append))
         with stage(self.df, "place labels"):
-            for axis in sorted(axes, key=lambda axis: isinstance(axis.dimension, Append)):
-                placed = _along(placed, axis)
+            labels = _labels(self.df, ordered)
+            for number, axis in enumerate(ordered):
+                good = len(placed.rejected.rows)
+                placed = _along(placed, axis, labels[axis.name])
+                if len(placed.rejected.rows) > good:
+                    labels |= _labels(placed.df, ordered[number + 1 :])
         by_name = {axis.name: axis for axis in placed.axes}
         return replace(placed, axes=tuple(by_name[axis.name] for axis in axes))
 
@@ -98,7 +116,11 @@ class PlacedInTasks:
         # Rows of one unit come to one task, side by side.
         count = min(self._units_at_most(plan), _shuffle_partitions(self.df))
         by_unit = rows.repartition(count, quoted(UNIT)).sortWithinPartitions(quoted(UNIT))
-        reports = by_unit.mapInArrow(carried(UnitWriter(plan, chunks)), REPORT_DDL).toArrow()
+        try:
+            reports = by_unit.mapInArrow(carried(UnitWriter(plan, chunks)), REPORT_DDL).toArrow()
+        except PythonException as error:
+            error.add_note(_IF_TASKS_CANNOT)
+            raise
         return WrittenChunks(
             refs=tuple(unpacked(data.as_py()) for data in reports["refs"] if data.is_valid),
             received=_total(reports["received"]),
@@ -129,21 +151,40 @@ def unit_number(plan: Plan) -> Column:
     return number
 
 
-def _along(placed: PlacedInTasks, axis: Axis) -> PlacedInTasks:
+def _labels(rows: DataFrame, axes: Sequence[Axis]) -> dict[str, pa.Array]:
+    """The distinct labels of rows along each axis."""
+    if not axes:
+        return {}
+    columns = [sql.col(quoted(axis.column)) for axis in axes]
+    asked = [sql.collect_set(column) for column in columns]
+    asked += [sql.coalesce(sql.bool_or(column.isNull()), sql.lit(False)) for column in columns]
+    row = rows.agg(*(each.alias(str(at)) for at, each in enumerate(asked))).toArrow()
+    found = {}
+    for at, axis in enumerate(axes):
+        labels = row.column(at).chunk(0).flatten()
+        if row.column(len(axes) + at)[0].as_py():
+            labels = pa.concat_arrays([labels, pa.nulls(1, labels.type)])
+        found[axis.name] = labels
+    return found
+
+
+def _along(placed: PlacedInTasks, axis: Axis, labels: pa.Array) -> PlacedInTasks:
     """Rows with their indices along one more axis, which each label has from the driver."""
     rows, spark = placed.df, placed.df.sparkSession
-    labels = rows.select(quoted(axis.column)).distinct().toArrow()
-    found = place_rows(labels, [axis])
+    found = place_rows(pa.table({axis.column: labels}), [axis])
     axes, rejected = (*placed.axes, *found.axes), placed.rejected
     if found.bad.groups:
         blame = _named(pa.concat_tables(found.rejected).drop_columns([BAD_COLUMN]))
         blame = blame.set_column(1, BAD_REASON, blame.column(BAD_REASON).cast(pa.int16()))
-        bad = _with(rows, axis.column, spark.createDataFrame(blame)).limit(MAX_BAD_ROWS + 1)
+        reasons = sql.broadcast(spark.createDataFrame(blame))
+        is_bad = _is_same(axis.column)
+        bad = rows.join(reasons, is_bad, "inner").drop(_LABEL).limit(MAX_BAD_ROWS + 1)
         blamed = _blamed(bad.toArrow(), axis.column)
+        rows = rows.join(reasons, is_bad, "left_anti")
         rejected = rejected.joined(Rejected(bad_rows_of([blamed]), (blamed,)))
     found_at = found.table.column(index_column(axis.name)).to_numpy()
     return PlacedInTasks(
-        df=_with(rows, axis.column, spark.createDataFrame(_named(found.table))),
+        df=_with_indices(rows, axis, found.table),
         axes=axes,
         schema=placed.schema,
         touched=FrozenMap({**placed.touched, axis.name: found_at}),
@@ -151,10 +192,18 @@ def _along(placed: PlacedInTasks, axis: Axis) -> PlacedInTasks:
     )
 
 
-def _with(rows: DataFrame, column: str, found: DataFrame) -> DataFrame:
-    """The rows whose label is found, with what was found of it."""
-    is_same = sql.col(quoted(column)).eqNullSafe(sql.col(quoted(_LABEL)))
-    return rows.join(sql.broadcast(found), is_same, "inner").drop(_LABEL)
+def _with_indices(rows: DataFrame, axis: Axis, found: pa.Table) -> DataFrame:
+    """Rows with the index of each label; null for labels that are not found."""
+    name = index_column(axis.name)
+    simple = arithmetic(rows, axis, found)
+    if simple is not None:
+        return rows.withColumn(name, simple)
+    indices = sql.broadcast(rows.sparkSession.createDataFrame(_named(found)))
+    return rows.join(indices, _is_same(axis.column), "left_outer").drop(_LABEL)
+
+
+def _is_same(column: str) -> Column:
+    return sql.col(quoted(column)).eqNullSafe(sql.col(quoted(_LABEL)))
 
 
 def _named(found: pa.Table) -> pa.Table:
