@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyspark.sql.functions as sql
 from pyspark.errors import PythonException
 
-from icechunk_stream.spark.arithmetic import arithmetic
+from icechunk_stream.spark.arithmetic import Arithmetic, arithmetic
 from icechunk_stream.spark.carried import carried
 from icechunk_stream.spark.stages import stage
 from icechunk_stream.spark.task_work import REPORT_DDL, UnitWriter, quoted, unpacked
@@ -83,6 +83,19 @@ class RowsInTasks:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Touched:
+    """Indices of rows along an axis, or those at both ends of a span."""
+
+    indices: Numbers
+    is_span: bool
+
+    def units(self, size: int) -> int:
+        """How many units of this length they lie in at most."""
+        units = np.unique(self.indices // size)
+        return int(units[-1] - units[0] + 1) if self.is_span and len(units) else len(units)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class PlacedInTasks:
     """Rows of a DataFrame with a column ``#<dimension>`` for each axis.
 
@@ -92,7 +105,7 @@ class PlacedInTasks:
     df: DataFrame
     axes: tuple[Axis, ...]
     schema: pa.Schema
-    touched: FrozenMap[str, Numbers]
+    touched: FrozenMap[str, Touched]
     rejected: Rejected = field(default_factory=Rejected)
 
     def write(self, plans: Sequence[Plan], chunks: ChunkPlace) -> WrittenChunks:
@@ -132,8 +145,7 @@ class PlacedInTasks:
     def _units_at_most(self, plan: Plan) -> int:
         """More tasks than units would have nothing to do."""
         pairs = zip(plan.dims, plan.unit, strict=True)
-        counts = (len(np.unique(self.touched[name] // size)) for name, size in pairs)
-        return max(math.prod(counts), 1)
+        return max(math.prod(self.touched[name].units(size) for name, size in pairs), 1)
 
     def _rejected(self, reports: pa.Table, axes: Sequence[Axis]) -> Rejected:
         """The rows with values that cannot be stored; their labels are found by their indices."""
@@ -151,53 +163,76 @@ def unit_number(plan: Plan) -> Column:
     return number
 
 
-def _labels(rows: DataFrame, axes: Sequence[Axis]) -> dict[str, pa.Array]:
-    """The distinct labels of rows along each axis."""
+def _labels(
+    rows: DataFrame, axes: Sequence[Axis], *, by_arithmetic: bool = True
+) -> dict[str, pa.Array]:
+    """The labels of rows along each axis; those at both ends where arithmetic does the others."""
     if not axes:
         return {}
-    columns = [sql.col(quoted(axis.column)) for axis in axes]
-    asked = [sql.collect_set(column) for column in columns]
-    asked += [sql.coalesce(sql.bool_or(column.isNull()), sql.lit(False)) for column in columns]
+    simple = {axis.name: arithmetic(rows, axis) if by_arithmetic else None for axis in axes}
+    asked = [part for axis in axes for part in _asked(axis, simple[axis.name])]
     row = rows.agg(*(each.alias(str(at)) for at, each in enumerate(asked))).toArrow()
-    found = {}
+    found, off = {}, []
     for at, axis in enumerate(axes):
-        labels = row.column(at).chunk(0).flatten()
-        if row.column(len(axes) + at)[0].as_py():
+        labels = row.column(2 * at).chunk(0).flatten().drop_null()
+        if row.column(2 * at + 1)[0].as_py():
             labels = pa.concat_arrays([labels, pa.nulls(1, labels.type)])
+            off += [axis] if simple[axis.name] is not None else []
         found[axis.name] = labels
-    return found
+    return found | _labels(rows, off, by_arithmetic=False)
+
+
+def _asked(axis: Axis, simple: Arithmetic | None) -> tuple[Column, Column]:
+    """The labels that are needed, and whether there are null or bad ones besides."""
+    column = sql.col(quoted(axis.column))
+    if simple is None:
+        labels, is_off = sql.collect_set(column), column.isNull()
+    else:
+        labels, is_off = sql.array(sql.min(column), sql.max(column)), simple.is_off
+    return labels, sql.coalesce(sql.bool_or(is_off), sql.lit(False))
 
 
 def _along(placed: PlacedInTasks, axis: Axis, labels: pa.Array) -> PlacedInTasks:
     """Rows with their indices along one more axis, which each label has from the driver."""
-    rows, spark = placed.df, placed.df.sparkSession
+    rows, simple = placed.df, arithmetic(placed.df, axis)
     found = place_rows(pa.table({axis.column: labels}), [axis])
-    axes, rejected = (*placed.axes, *found.axes), placed.rejected
+    if found.bad.groups and simple is not None:
+        # Between two ends that are bad others may be good, or bad for other reasons.
+        labels = _labels(rows, [axis], by_arithmetic=False)[axis.name]
+        found = place_rows(pa.table({axis.column: labels}), [axis])
+    rejected = placed.rejected
     if found.bad.groups:
-        blame = _named(pa.concat_tables(found.rejected).drop_columns([BAD_COLUMN]))
-        blame = blame.set_column(1, BAD_REASON, blame.column(BAD_REASON).cast(pa.int16()))
-        reasons = sql.broadcast(spark.createDataFrame(blame))
-        is_bad = _is_same(axis.column)
-        bad = rows.join(reasons, is_bad, "inner").drop(_LABEL).limit(MAX_BAD_ROWS + 1)
-        blamed = _blamed(bad.toArrow(), axis.column)
-        rows = rows.join(reasons, is_bad, "left_anti")
-        rejected = rejected.joined(Rejected(bad_rows_of([blamed]), (blamed,)))
-    found_at = found.table.column(index_column(axis.name)).to_numpy()
+        rows, bad = _parted(rows, axis.column, pa.concat_tables(found.rejected))
+        rejected = rejected.joined(bad)
+    at = found.table.column(index_column(axis.name)).to_numpy()
+    if simple is not None and simple.gives(found.table.column(axis.column), at):
+        rows = rows.withColumn(index_column(axis.name), simple.index)
+        touched = Touched(at, is_span=True)
+    else:
+        rows = _looked_up(rows, axis, found.table)
+        touched = Touched(at, is_span=False)
     return PlacedInTasks(
-        df=_with_indices(rows, axis, found.table),
-        axes=axes,
+        df=rows,
+        axes=(*placed.axes, *found.axes),
         schema=placed.schema,
-        touched=FrozenMap({**placed.touched, axis.name: found_at}),
+        touched=FrozenMap({**placed.touched, axis.name: touched}),
         rejected=rejected,
     )
 
 
-def _with_indices(rows: DataFrame, axis: Axis, found: pa.Table) -> DataFrame:
+def _parted(rows: DataFrame, column: str, bad: pa.Table) -> tuple[DataFrame, Rejected]:
+    """Rows without those that have bad labels, and these."""
+    blame = _named(bad.drop_columns([BAD_COLUMN]))
+    blame = blame.set_column(1, BAD_REASON, blame.column(BAD_REASON).cast(pa.int16()))
+    reasons = sql.broadcast(rows.sparkSession.createDataFrame(blame))
+    found = rows.join(reasons, _is_same(column), "inner").drop(_LABEL)
+    blamed = _blamed(found.limit(MAX_BAD_ROWS + 1).toArrow(), column)
+    good = rows.join(reasons, _is_same(column), "left_anti")
+    return good, Rejected(bad_rows_of([blamed]), (blamed,))
+
+
+def _looked_up(rows: DataFrame, axis: Axis, found: pa.Table) -> DataFrame:
     """Rows with the index of each label; null for labels that are not found."""
-    name = index_column(axis.name)
-    simple = arithmetic(rows, axis, found)
-    if simple is not None:
-        return rows.withColumn(name, simple)
     indices = sql.broadcast(rows.sparkSession.createDataFrame(_named(found)))
     return rows.join(indices, _is_same(axis.column), "left_outer").drop(_LABEL)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
@@ -31,12 +32,23 @@ FOLDERS = {
 }
 
 
-def start_spark(folder: Path) -> SparkSession:
-    """A session that keeps what it stores in a folder."""
+# A Delta table's log is read by two tasks, where it would be fifty.
+DELTA_SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+
+
+def start_spark(
+    folder: Path, jars: Iterable[Path] = (), settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session that keeps what it stores in a folder; jars are added to Spark's own."""
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": LOOPBACK}
     (folder / "events").mkdir(exist_ok=True)
     builder = SparkSession.builder.master("local[2]").appName("tests")
-    for name, value in SETTINGS.items():
+    added = {"spark.jars": ",".join(map(str, jars)), **(settings or {})}
+    for name, value in (SETTINGS | added).items():
         builder = builder.config(name, value)
     for name, place in FOLDERS.items():
         builder = builder.config(name, str(folder / place))
