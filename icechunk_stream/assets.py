@@ -14,6 +14,8 @@ from icechunk_stream.format.transaction_log import TransactionLog, decode_transa
 from icechunk_stream.storage import Fetched, Missing, NotModified, Span, Storage, Version
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from icechunk_stream.config import CachingConfig
     from icechunk_stream.format.chunk_refs import NativeChunk
     from icechunk_stream.format.ids import ManifestId, SnapshotId
@@ -140,6 +142,15 @@ class Assets:
     def keep_written(self, key: str, data: bytes) -> None:
         """Remember an immutable object that was just written: it is likely read next."""
         self._written.get(key, lambda: data)
+
+    def forget(self, snapshot: SnapshotId, manifests: Iterable[ManifestId]) -> None:
+        """Let go of what a newer snapshot has taken the place of; it can be fetched again."""
+        self._snapshots.drop(snapshot)
+        for key in (snapshot_key(snapshot), transaction_log_key(snapshot)):
+            self._written.drop(key)
+        for id in manifests:
+            self._manifests.drop(id)
+            self._written.drop(manifest_key(id))
 
     def backup(self, name: str) -> RepoInfo | None:
         """An earlier ``repo`` object, if it still exists."""

@@ -47,6 +47,13 @@ class ByteCache(Generic[V]):
                 self._loading[key] = mine
         return self._load(key, load, mine) if pending is None else pending.result()
 
+    def drop(self, key: Hashable) -> None:
+        """Forget a value that nobody will ask for any more."""
+        with self._lock:
+            value = self._values.pop(key, None)
+            if value is not None:
+                self.held -= self._size_of(value)
+
     def reset_after_fork(self) -> None:
         """A lock or load of a thread that the child does not have would never end."""
         self._lock = threading.Lock()

@@ -16,6 +16,7 @@ from icechunk_stream.stream.catching_up import caught_up
 from icechunk_stream.stream.dimensions import Fixed
 from icechunk_stream.stream.frozen import FrozenMap
 from icechunk_stream.stream.hidden_cells import clear_hidden, lengths_of, suspects
+from icechunk_stream.stream.known import forget_replaced
 from icechunk_stream.stream.ledger import AlreadyCommitted, Proceed, Timings, judge
 from icechunk_stream.stream.ledger_store import (
     is_last_commit,
@@ -68,9 +69,10 @@ class Stream:
     def reader(self, snapshot_id: str) -> SnapshotReader:
         return self.repository.readonly_session(snapshot_id=snapshot_id).reader
 
-    def learn(self, snapshot_id: str, written: WrittenRows) -> None:
-        """Remember the axes as they were committed."""
+    def learn(self, before: SnapshotReader, snapshot_id: str, written: WrittenRows) -> None:
+        """Remember the axes as they were committed, and forget what they were before."""
         reader = self.reader(snapshot_id)
+        forget_replaced(before, reader, self.destination.group)
         self.destination.known.newest = snapshot_id
         for axis in written.axes:
             path = self.destination.path(axis.name)
@@ -133,7 +135,7 @@ class Attempts:
         self.took = monotonic() - began
         if id is None:
             return None
-        self.stream.learn(id, written)
+        self.stream.learn(base.reader, id, written)
         seconds = monotonic() - self.began
         return Committed(
             self.call.batch_id, id, written.counts, written.chunks, self.losses, seconds

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from icechunk_stream.format.ids import ManifestId
 from icechunk_stream.format.nodes import ArrayNode
+from icechunk_stream.reading import children
 
 if TYPE_CHECKING:
     from icechunk_stream.format.nodes import Node
+    from icechunk_stream.reading import SnapshotReader
     from icechunk_stream.stream.axes import Axis
     from icechunk_stream.stream.encodings import Encoding
 
@@ -59,6 +62,25 @@ class Known:
 
     def keep_form(self, node: ArrayNode, form: Form) -> None:
         self._forms[node.path] = _without_shape(node), form
+
+
+def forget_replaced(before: SnapshotReader, after: SnapshotReader, group: str) -> None:
+    """Let caches go of a snapshot, and of those manifests of a group, that a commit replaced."""
+    newer = {node.path: node for node in children(after.nodes, group)}
+    gone: set[bytes] = set()
+    for node in children(before.nodes, group):
+        now = newer.get(node.path)
+        if isinstance(node, ArrayNode) and isinstance(now, ArrayNode):
+            gone |= _ids(node) - _ids(now) if _changed(node, now) else set()
+    before.assets.forget(before.snapshot.id, map(ManifestId, gone))
+
+
+def _changed(before: ArrayNode, after: ArrayNode) -> bool:
+    return before.manifests.ids.tobytes() != after.manifests.ids.tobytes()
+
+
+def _ids(node: ArrayNode) -> set[bytes]:
+    return {id.tobytes() for id in node.manifests.ids}
 
 
 def _without_shape(node: ArrayNode) -> bytes:
