@@ -1,22 +1,26 @@
 # Everything runs in virtual environments that `make venv` makes, against servers that
 # `make servers` installs. What must be there: Python >= 3.12, Python 3.11 (for the older
-# reference release), Go, Node.js, Java 17, and their package indexes.
+# reference release), Go, Node.js, Java 17, Maven, and their package indexes.
 
 PYTHON := .venv/bin/python
 LEGACY := .venv-3.11/bin/python
 WORKERS := 2
 export AWS_EC2_METADATA_DISABLED := true
 
-.PHONY: help venv servers test test-3.11 lint format bench soak clean
+.PHONY: help demo venv servers test test-3.11 lint format bench soak clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
+demo: ## stream made-up weather stations into a repository, kill the driver twice, and compare
+	@python3 -m scripts.demo $(ARGS)
+
 venv: ## make .venv (newest Python >= 3.12) and .venv-3.11 (the older reference release)
 	@python3 scripts/venv.py
 
-servers: venv ## install the object stores that tests run against, into the user's cache
+servers: venv ## install what tests run against (object stores, Kafka, Delta) into the user's cache
 	$(PYTHON) -m scripts.servers
+	$(PYTHON) -m scripts.maven
 
 test: venv servers ## all tests of 20 minutes at most
 	$(PYTHON) -m pytest -n $(WORKERS) -m "not soak"
@@ -47,4 +51,4 @@ soak: venv servers ## long fuzzing and property runs
 	HYPOTHESIS_PROFILE=soak $(PYTHON) -m pytest -n $(WORKERS) -m "soak or compat"
 
 clean: ## remove what make made
-	rm -rf .venv .venv-3.11 .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-3.11 .venv-demo demo/out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

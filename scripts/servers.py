@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 
 class InstallError(Exception):
@@ -132,8 +132,8 @@ def run(command: list[str], environment: dict[str, str]) -> None:
         raise InstallError(f"{' '.join(command)} failed with status {done.returncode}:\n{said}")
 
 
-def main() -> int:
-    for tool in TOOLS:
+def install_all(tools: Iterable[Tool]) -> int:
+    for tool in tools:
         try:
             print(installed(tool))
         except InstallError as error:
@@ -143,4 +143,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(install_all(TOOLS))

@@ -18,7 +18,7 @@ NEWEST_FROM = (3, 12)
 LEGACY = (3, 11)
 STAMP = ".made-from"
 EXTRAS = "xarray,s3,cloud"
-NEWEST_EXTRAS = f"{EXTRAS},spark"
+NEWEST_EXTRAS = f"{EXTRAS},spark,connect"
 TOOLS = ["pip>=25.1"]
 
 

@@ -1,4 +1,4 @@
-"""A real Spark in this process, with two cores."""
+"""A real Spark in this process, with two cores and Delta."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scripts.maven import DELTA, jars_of
 from tests.object_stores import servers
-from tests.spark.sessions import start_spark
+from tests.spark.sessions import DELTA_SETTINGS, start_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,7 @@ def spark_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def spark(spark_folder: Path) -> Iterator[SparkSession]:
-    session = start_spark(spark_folder)
+    session = start_spark(spark_folder, jars_of(DELTA), DELTA_SETTINGS)
     yield session
     session.stop()
 
