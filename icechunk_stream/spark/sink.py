@@ -133,6 +133,9 @@ class IcechunkSink:
     ``last_commit`` tells what became of the last batch.
     """
 
+    # Whoever passes a storage to a sink wants it opened elsewhere.
+    _pickles_secrets = True
+
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
         self._sizes = BatchSizes()

@@ -1,0 +1,1 @@
+"""A stream of weather stations that loses its driver, and what is in the repository afterwards."""
