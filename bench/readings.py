@@ -13,6 +13,8 @@ from icechunk_stream.spark import Rows, append, regular
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from icechunk_stream.stream.layout import Dimension
+
 STEPS, STATIONS = 10, 100
 ROWS = STEPS * STATIONS
 STEPS_PER_CHUNK = 100
@@ -20,7 +22,7 @@ _START = "2024-01-01"
 _FIRST = 1_704_067_200
 _NAMES = ("v0", "v1", "v2")
 # Both have stations that the first batch appends; the second one also appends times.
-TIMES = {"regular": regular(_START, "1s"), "append": append()}
+TIMES: dict[str, Dimension] = {"regular": regular(_START, "1s"), "append": append()}
 
 
 def layout_of(times: str) -> Rows:

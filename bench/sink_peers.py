@@ -36,7 +36,8 @@ _START_MICROS, _STEP_MICROS = START.astype(np.int64).item(), STEP.astype(np.int6
 
 def by_index(frame: pd.DataFrame) -> xr.Dataset:
     """A table as a grid, by the usual two calls."""
-    return frame.set_index(["time", "station"]).to_xarray()
+    found: xr.Dataset = frame.set_index(["time", "station"]).to_xarray()
+    return found
 
 
 def by_hand(frame: pd.DataFrame) -> xr.Dataset:
@@ -108,7 +109,7 @@ def _make_arrays(store: Any, shape: Shape) -> None:
             fill_value=np.nan,
             dimension_names=("time", "station"),
         )
-    times = {"units": _UNITS, "calendar": "proleptic_gregorian"}
+    times: dict[str, Any] = {"units": _UNITS, "calendar": "proleptic_gregorian"}
     zarr.create_array(
         store,
         name="time",
