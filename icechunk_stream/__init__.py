@@ -110,6 +110,7 @@ from icechunk_stream.info import (
     Update,
     UpdateType,
 )
+from icechunk_stream.manifests.policy import ManifestPolicy, OnePerCell, Tiered
 from icechunk_stream.ops.diff import Diff
 from icechunk_stream.repository import Repository
 from icechunk_stream.session import Session
@@ -179,6 +180,7 @@ __all__ = [
     "LedgerMissingError",
     "ManifestConfig",
     "ManifestFileInfo",
+    "ManifestPolicy",
     "ManifestPreloadCondition",
     "ManifestPreloadConfig",
     "ManifestSplitCondition",
@@ -189,6 +191,7 @@ __all__ = [
     "NotFoundError",
     "ObjectNotFoundError",
     "ObjectStoreConfig",
+    "OnePerCell",
     "ReadOnlyError",
     "RebaseFailedError",
     "RefNotFoundError",
@@ -216,6 +219,7 @@ __all__ = [
     "StreamGapError",
     "StreamIdentityError",
     "StreamRewoundError",
+    "Tiered",
     "Update",
     "UpdateType",
     "VersionSelection",

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from icechunk_stream.config import CachingConfig
     from icechunk_stream.format.chunk_refs import NativeChunk
-    from icechunk_stream.format.ids import ManifestId, SnapshotId
+    from icechunk_stream.format.ids import ManifestId, NodeId, SnapshotId
+    from icechunk_stream.format.ref_tables import RefTable
     from icechunk_stream.format.updates import Update
     from icechunk_stream.storage import BytesLike
 
@@ -29,8 +30,9 @@ CONFIG_KEY = "config.yaml"
 _NODE_BYTES = 500
 _REF_BYTES = 48
 _CHANGE_BYTES = 32
-# Objects of the last commits, which the next one reads again.
+# Objects of the last commits, which the next one reads again, and their references as columns.
 _WRITTEN_BYTES = 64 * 2**20
+_TABLE_BYTES = 64 * 2**20
 
 
 def snapshot_key(id: SnapshotId) -> str:
@@ -93,6 +95,7 @@ class Assets:
         )
         self._chunks: ByteCache[BytesLike] = ByteCache(limits.chunks, len)
         self._written: ByteCache[bytes] = ByteCache(_WRITTEN_BYTES, len)
+        self._tables: ByteCache[RefTable] = ByteCache(_TABLE_BYTES, lambda table: table.nbytes)
         self._repo: HeldRepo | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -142,6 +145,14 @@ class Assets:
     def keep_written(self, key: str, data: bytes) -> None:
         """Remember an immutable object that was just written: it is likely read next."""
         self._written.get(key, lambda: data)
+
+    def keep_table(self, id: ManifestId, node: NodeId, table: RefTable) -> None:
+        """Remember an array's references in a manifest that was just written: they may merge."""
+        self._tables.get((id, node), lambda: table)
+
+    def held_table(self, id: ManifestId, node: NodeId) -> RefTable | None:
+        """An array's references in a manifest, if they are in memory as they were written."""
+        return self._tables.peek((id, node))
 
     def forget(self, snapshot: SnapshotId, manifests: Iterable[ManifestId]) -> None:
         """Let go of what a newer snapshot has taken the place of; it can be fetched again."""

@@ -2,56 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from icechunk_stream.effects import random_bytes
-from icechunk_stream.errors import ConflictError, InternalError
-from icechunk_stream.format.boxes import overlap
-from icechunk_stream.format.ids import ID12, OBJECT_ID_SIZE, ManifestId
-from icechunk_stream.format.manifest_encode import encode_manifest
+from icechunk_stream.errors import ConflictError
+from icechunk_stream.format.ids import ID12, ManifestId
 from icechunk_stream.format.nodes import ArrayNode, ManifestRefs
-from icechunk_stream.format.snapshot import ManifestFile
-from icechunk_stream.manifests.rebuild import Grid, extents_of, pieces, plan
-from icechunk_stream.manifests.splitting import cell_sizes
+from icechunk_stream.laying_out import Change, lay_out
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    import numpy.typing as npt
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from icechunk_stream.changes import ChangeSet
-    from icechunk_stream.changes.runs import Run
-    from icechunk_stream.config import SplitSizes
-    from icechunk_stream.format.chunk_refs import RefColumns
     from icechunk_stream.format.nodes import Node
-    from icechunk_stream.format.snapshot import Snapshot
-    from icechunk_stream.manifests.rebuild import Piece, Plan
-    from icechunk_stream.reading import SnapshotReader
-
-# Array, state of its changes, grid, cell, and the manifests that a new one was made of.
-PieceKey = tuple[object, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class EncodingRules:
-    """How objects are laid out and encoded."""
-
-    spec_version: int
-    level: int
-    splitting: SplitSizes
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class NewManifest:
-    """A manifest of this commit; ``data`` is None for one that an earlier attempt stored."""
-
-    key: PieceKey
-    file: ManifestFile
-    extents: npt.NDArray[np.uint32]
-    data: bytes | None
+    from icechunk_stream.format.snapshot import ManifestFile, Snapshot
+    from icechunk_stream.laying_out import Yard
+    from icechunk_stream.packing import NewManifest
+    from icechunk_stream.upkeep import LaterMerge
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,49 +30,17 @@ class Tree:
     nodes: tuple[Node, ...]
     files: tuple[ManifestFile, ...]
     new: tuple[NewManifest, ...]
+    later: tuple[LaterMerge, ...]
 
 
-@dataclass(slots=True)
-class Shelf:
-    """Manifests that attempts of one session have stored, to be used again by the next attempt."""
-
-    stored: dict[PieceKey, NewManifest] = field(default_factory=dict)
-
-    def keep(self, manifest: NewManifest) -> None:
-        self.stored[manifest.key] = replace(manifest, data=None)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Job:
-    """An array whose manifests have to be laid out again; ``stored`` is how the base has it."""
-
-    stored: ArrayNode
-    node: ArrayNode
-    run: Run | None
-    plan: Plan
-    key: PieceKey
-
-
-def build_tree(
-    base: SnapshotReader, changes: ChangeSet, rules: EncodingRules, shelf: Shelf
-) -> Tree:
-    """Apply changes to a snapshot; manifests that have to be parted are read."""
+def build_tree(changes: ChangeSet, yard: Yard) -> Tree:
+    """Apply changes to a snapshot; of its manifests only those that have to change are read."""
+    base = yard.base
     nodes = list(_next_nodes(base.snapshot, changes))
     _check_all_placed(nodes, changes)
-    jobs = [
-        _job(stored, node, changes, rules)
-        for stored, node in nodes
-        if isinstance(node, ArrayNode) and _needs_manifests(node, changes)
-    ]
-    _fetch(base, jobs)
-    new: list[NewManifest] = []
-    refs: dict[bytes, ManifestRefs] = {}
-    for job in jobs:
-        made = [_manifest(job, piece, rules, shelf) for piece in _pieces(base, job)]
-        new.extend(manifest for _, manifest in made)
-        refs[job.node.id.raw] = _in_order(job, made)
-    after = tuple(_with_refs(node, refs) for _, node in nodes)
-    return Tree(after, _files(base.snapshot, after, new), tuple(new))
+    layout = lay_out(_changes(nodes, changes), yard)
+    after = tuple(_with_refs(node, layout.refs) for _, node in nodes)
+    return Tree(after, _files(base.snapshot, after, layout.files), layout.new, layout.later)
 
 
 def _next_nodes(base: Snapshot, changes: ChangeSet) -> Iterator[tuple[Node, Node]]:
@@ -127,68 +64,16 @@ def _check_all_placed(nodes: Sequence[tuple[Node, Node]], changes: ChangeSet) ->
             raise ConflictError(message=message)
 
 
-def _needs_manifests(node: ArrayNode, changes: ChangeSet) -> bool:
-    return node.id in changes.chunks or node.id in changes.updated
-
-
-def _job(stored: Node, node: ArrayNode, changes: ChangeSet, rules: EncodingRules) -> _Job:
-    assert isinstance(stored, ArrayNode)
-    changed = changes.chunks.get(node.id)
-    run = None if changed is None else changed.run()
-    grid = Grid.of(node.grid, cell_sizes(rules.splitting, node))
-    version = None if changed is None else changed.version
-    key = (node.id, version, node.grid, tuple(grid.sizes.tolist()))
-    return _Job(stored, node, run, plan(node.manifests, run, grid), key)
-
-
-def _fetch(base: SnapshotReader, jobs: Iterable[_Job]) -> None:
-    """Load what is not in memory of the manifests to part, all at once."""
-    calls = [
-        _loader(base, job.stored, number)
-        for job in jobs
-        for number in job.plan.read.tolist()
-        if base.assets.cached_manifest(job.stored.manifests.id(number)) is None
-    ]
-    base.assets.storage.together(calls)
-
-
-def _loader(base: SnapshotReader, node: ArrayNode, number: int) -> Callable[[], RefColumns]:
-    return lambda: base.columns(node, number)
-
-
-def _pieces(base: SnapshotReader, job: _Job) -> list[Piece]:
-    loaded = {number: base.columns(job.stored, number) for number in job.plan.read.tolist()}
-    return pieces(job.plan, loaded, job.run)
-
-
-def _manifest(
-    job: _Job, piece: Piece, rules: EncodingRules, shelf: Shelf
-) -> tuple[int | bytes, NewManifest]:
-    """A new manifest of one cell, or the equal one that an attempt before this one stored."""
-    sources = (job.stored.manifests.id(number) for number in piece.sources if number >= 0)
-    key = (*job.key, piece.cell, *sources)
-    known = shelf.stored.get(key)
-    if known is not None:
-        return piece.cell, known
-    id = ManifestId(random_bytes(OBJECT_ID_SIZE))
-    data = encode_manifest(id, {job.node.id: piece.table}, rules.spec_version, rules.level)
-    file = ManifestFile(id, len(data), len(piece.table))
-    return piece.cell, NewManifest(key, file, extents_of(piece.table), data)
-
-
-def _in_order(job: _Job, made: Sequence[tuple[int | bytes, NewManifest]]) -> ManifestRefs:
-    """The array's manifests, kept and new, cell after cell."""
-    old = job.stored.manifests
-    kept = zip(job.plan.kept_cells.tolist(), job.plan.kept.tolist(), strict=True)
-    entries = [(cell, old.ids[number].tobytes(), old.extents[number]) for cell, number in kept]
-    entries += [(cell, new.file.id.raw, new.extents) for cell, new in made]
-    entries.sort(key=lambda entry: entry[0])
-    ids = np.frombuffer(b"".join(id for _, id, _ in entries), ID12)
-    rank = len(job.node.shape)
-    extents = np.array([box for *_, box in entries], np.uint32).reshape(len(ids), rank, 2)
-    if len(ids) > 1 and overlap(extents):
-        raise InternalError(f"new extents of {job.node.path} overlap; nothing was committed")
-    return ManifestRefs(ids, extents)
+def _changes(nodes: Iterable[tuple[Node, Node]], changes: ChangeSet) -> Iterator[Change]:
+    """Arrays whose manifests may change."""
+    for stored, node in nodes:
+        if not (isinstance(stored, ArrayNode) and isinstance(node, ArrayNode)):
+            continue
+        chunks = changes.chunks.get(node.id)
+        if chunks is not None:
+            yield Change(stored, node, chunks.run(), chunks.version)
+        elif node.id in changes.updated:
+            yield Change(stored, node, None, None)
 
 
 def _with_refs(node: Node, refs: Mapping[bytes, ManifestRefs]) -> Node:
@@ -199,10 +84,10 @@ def _with_refs(node: Node, refs: Mapping[bytes, ManifestRefs]) -> Node:
 
 
 def _files(
-    base: Snapshot, nodes: Iterable[Node], new: Iterable[NewManifest]
+    base: Snapshot, nodes: Iterable[Node], new: Iterable[ManifestFile]
 ) -> tuple[ManifestFile, ...]:
     """The manifests that nodes use, each once."""
-    known = {**base.manifest_files, **{made.file.id: made.file for made in new}}
+    known = {**base.manifest_files, **{file.id: file for file in new}}
     arrays = [node.manifests.ids for node in nodes if isinstance(node, ArrayNode)]
     used = set(np.concatenate([np.zeros(0, ID12), *arrays]).tolist())
     return tuple(known[id] for id in map(ManifestId, used) if id in known)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from icechunk_stream.assets import manifest_key, snapshot_key, transaction_log_key
-from icechunk_stream.building import Shelf, build_tree
+from icechunk_stream.building import build_tree
 from icechunk_stream.changes.logs import log_of, merged_logs
 from icechunk_stream.commit_logs import own_log
 from icechunk_stream.effects import now_micros, random_bytes, random_fraction, sleep
@@ -25,6 +25,8 @@ from icechunk_stream.format.repo_info import SnapshotRecord
 from icechunk_stream.format.snapshot_encode import SnapshotContents, encode_snapshot
 from icechunk_stream.format.times import from_micros
 from icechunk_stream.format.transaction_log_encode import encode_transaction_log
+from icechunk_stream.laying_out import Yard
+from icechunk_stream.packing import Shelf
 from icechunk_stream.preparing import MAX_CLOCK_SKEW
 from icechunk_stream.refs import RefFiles, RepoObject
 from icechunk_stream.storage import Written
@@ -34,15 +36,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from icechunk_stream.assets import Assets, HeldRepo
-    from icechunk_stream.building import EncodingRules, NewManifest, Tree
+    from icechunk_stream.building import Tree
     from icechunk_stream.changes import ChangeSet
     from icechunk_stream.format.transaction_log_encode import LogContents
     from icechunk_stream.info import SpecVersion
+    from icechunk_stream.packing import EncodingRules, NewManifest
     from icechunk_stream.reading import SnapshotReader
     from icechunk_stream.refs import History
     from icechunk_stream.repo_updates import UpdateRules
     from icechunk_stream.storage import LostRace
     from icechunk_stream.tips import Move, Swap, Tip
+    from icechunk_stream.upkeep import LaterMerge, Upkeep
 
 _IMMEDIATE_TRIES = 5
 # Sends of one snapshot whose answers were lost, before the outcome is called unknown.
@@ -79,6 +83,7 @@ class Draft:
     record: SnapshotRecord
     manifests: tuple[NewManifest, ...]
     objects: tuple[tuple[str, bytes], ...]
+    later: tuple[LaterMerge, ...]
 
 
 @dataclass(slots=True)
@@ -89,6 +94,7 @@ class Committer:
     spec_version: SpecVersion
     encoding: EncodingRules
     updates: UpdateRules
+    upkeep: Upkeep
     shelf: Shelf = field(default_factory=Shelf)
     attempts: set[SnapshotId] = field(default_factory=set)
 
@@ -111,7 +117,10 @@ class Committer:
         swap = swap_of(self.assets, tip, move, self.updates)
         prepared = self._store(draft, swap)
         try:
-            return self._publish(tip, move, swap, prepared)
+            outcome = self._publish(tip, move, swap, prepared)
+            if isinstance(outcome, Landed):
+                self.upkeep.begin(draft.later, self.encoding)
+            return outcome
         finally:
             if isinstance(move, Detach):
                 # No branch has it, so that whatever became of it a commit is still to be made.
@@ -141,7 +150,7 @@ class Committer:
         return overtaken
 
     def _draft(self, tip: Tip, base: SnapshotReader, changes: ChangeSet, message: Message) -> Draft:
-        tree = build_tree(base, changes, self.encoding, self.shelf)
+        tree = build_tree(changes, Yard(base, self.encoding, self.shelf, self.upkeep))
         id = SnapshotId(random_bytes(OBJECT_ID_SIZE))
         log = log_of(changes, id)
         parent: SnapshotId | None = base.snapshot.id
@@ -156,7 +165,7 @@ class Committer:
             message=message.text,
             metadata=dict(message.metadata),
         )
-        return Draft(record, tree.new, self._objects(record, tree, log))
+        return Draft(record, tree.new, self._objects(record, tree, log), tree.later)
 
     def _objects(
         self, record: SnapshotRecord, tree: Tree, log: LogContents
@@ -193,6 +202,8 @@ class Committer:
         assert new.data is not None
         self._put(manifest_key(new.file.id), new.data)
         self.shelf.keep(new)
+        for part in new.parts:
+            self.assets.keep_table(new.file.id, part.node, part.table)
 
     def _publish(
         self, tip: Tip, move: Move, swap: Swap, prepared: LostRace | None

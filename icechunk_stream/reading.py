@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from icechunk_stream.assets import snapshot_key
 from icechunk_stream.errors import (
     ErrorKind,
@@ -18,6 +20,8 @@ from icechunk_stream.virtual.fetch import fetch_virtual
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy.typing as npt
 
     from icechunk_stream.assets import Assets
     from icechunk_stream.format.chunk_refs import ChunkPayload, RefColumns
@@ -97,6 +101,13 @@ class SnapshotReader:
         """References of an array in one of its manifests."""
         file = self._file(node, number)
         return self._of(self.assets.manifest(file), node, number)
+
+    def manifest_counts(
+        self, node: ArrayNode, numbers: npt.NDArray[np.intp]
+    ) -> npt.NDArray[np.int64]:
+        """How many references manifests of an array have, those of other arrays included."""
+        files = (self._file(node, number) for number in numbers.tolist())
+        return np.array([file.num_chunk_refs for file in files], np.int64)
 
     def bytes(self, payload: ChunkPayload, start: int, end: int) -> BytesLike:
         """Bytes ``start`` to ``end`` of a chunk."""

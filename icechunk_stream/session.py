@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from icechunk_stream.format.ids import SnapshotId
     from icechunk_stream.format.nodes import Node
     from icechunk_stream.tips import Tip
-    from icechunk_stream.working_copy import WritingRules
+    from icechunk_stream.working_copy import Workplace
     from icechunk_stream.writing import Edits
 
 _MAX_INDEX = 2**32 - 1
@@ -74,13 +74,12 @@ class Session:
         config: RepositoryConfig,
         authorization: Authorization,
         tip: Tip,
-        rules: WritingRules,
-        default_metadata: Mapping[str, Any],
+        place: Workplace,
     ) -> Self:
         """A writable session on the tip of a branch."""
         session = cls(assets, config, authorization, tip.id)
-        session._work = WorkingCopy(assets, tip, rules, session._open_reader)
-        session._default_metadata = default_metadata
+        session._work = WorkingCopy(assets, tip, place, session._open_reader)
+        session._default_metadata = place.default_metadata
         return session
 
     def __reduce__(self) -> tuple[object, ...]:

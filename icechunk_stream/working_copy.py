@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from icechunk_stream.building import EncodingRules
 from icechunk_stream.changes import ChangeSet
 from icechunk_stream.committing import Committer, Landed, Message, Overtaken, history_of
 from icechunk_stream.config import with_defaults
@@ -22,6 +21,7 @@ from icechunk_stream.errors import (
 )
 from icechunk_stream.format.ids import INITIAL_SNAPSHOT
 from icechunk_stream.overlay import OverlayReader
+from icechunk_stream.packing import EncodingRules
 from icechunk_stream.rebasing import Rebased, Stuck, rebase
 from icechunk_stream.repo_updates import UpdateRules
 from icechunk_stream.storage.retry import RetryPolicy
@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from icechunk_stream.conflicts import ConflictSolver
     from icechunk_stream.format.ids import SnapshotId
     from icechunk_stream.info import SpecVersion
+    from icechunk_stream.manifests.policy import ManifestPolicy
     from icechunk_stream.reading import SnapshotReader
     from icechunk_stream.tips import Tip
+    from icechunk_stream.upkeep import Upkeep
 
 LIBRARY_KEY = "__icechunk"
 # Between two rebases, so that writers of one branch do not march in step.
@@ -54,7 +56,9 @@ class WritingRules:
     updates: UpdateRules
 
     @classmethod
-    def of(cls, config: RepositoryConfig, spec_version: SpecVersion) -> WritingRules:
+    def of(
+        cls, config: RepositoryConfig, spec_version: SpecVersion, policy: ManifestPolicy
+    ) -> WritingRules:
         filled = with_defaults(config)
         assert filled.inline_chunk_threshold_bytes is not None
         assert filled.manifest is not None
@@ -67,9 +71,19 @@ class WritingRules:
                 spec_version=spec_version,
                 level=updates.level,
                 splitting=(splitting.split_sizes if splitting else None) or (),
+                policy=policy,
             ),
             updates=updates,
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workplace:
+    """What writable sessions of one repository share."""
+
+    rules: WritingRules
+    upkeep: Upkeep
+    default_metadata: Mapping[str, Any]
 
 
 class WorkingCopy:
@@ -79,11 +93,12 @@ class WorkingCopy:
         self,
         assets: Assets,
         tip: Tip,
-        rules: WritingRules,
+        place: Workplace,
         read: Callable[[SnapshotId], SnapshotReader],
     ) -> None:
         self._assets = assets
-        self._rules = rules
+        self._rules = rules = place.rules
+        self._upkeep = place.upkeep
         self._read = read
         self._committer = self._new_committer()
         self._lock = threading.RLock()
@@ -200,7 +215,9 @@ class WorkingCopy:
 
     def _new_committer(self) -> Committer:
         rules = self._rules
-        return Committer(self._assets, rules.spec_version, rules.encoding, rules.updates)
+        return Committer(
+            self._assets, rules.spec_version, rules.encoding, rules.updates, self._upkeep
+        )
 
     def _attempt(self, message: Message) -> Landed | Overtaken:
         if self._is_behind:

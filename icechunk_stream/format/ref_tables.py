@@ -51,6 +51,13 @@ class RefTable:
     def rank(self) -> int:
         return int(self.indices.shape[1])
 
+    @property
+    def nbytes(self) -> int:
+        """Memory that the columns take."""
+        columns = (self.indices, self.kinds, self.offsets, self.lengths, self.chunk_ids)
+        texts = (self.inline, self.locations, self.etags)
+        return sum(each.nbytes for each in (*columns, *texts, self.modified) if each is not None)
+
     @classmethod
     def of(cls, columns: RefColumns, rows: npt.NDArray[np.intp] | None = None) -> Self:
         """Decoded references, or some of them; compressed locations become plain."""

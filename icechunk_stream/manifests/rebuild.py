@@ -16,7 +16,6 @@ import numpy as np
 from icechunk_stream.format.boxes import inside, overlap
 from icechunk_stream.format.keys import KeySpace
 from icechunk_stream.format.ref_rows import DELETED, chosen_rows, joined
-from icechunk_stream.format.ref_tables import RefTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from icechunk_stream.changes.runs import Run
-    from icechunk_stream.format.chunk_refs import RefColumns
     from icechunk_stream.format.keys import Keys
     from icechunk_stream.format.nodes import ManifestRefs
+    from icechunk_stream.format.ref_tables import RefTable
 
     Numbers = npt.NDArray[np.intp]
     Mask = npt.NDArray[np.bool_]
@@ -106,9 +105,9 @@ def plan(old: ManifestRefs, run: Run | None, grid: Grid) -> Plan:
     )
 
 
-def pieces(plan: Plan, loaded: Mapping[int, RefColumns], run: Run | None) -> list[Piece]:
+def pieces(plan: Plan, loaded: Mapping[int, RefTable], run: Run | None) -> list[Piece]:
     """The new manifests of a plan whose manifests to read are loaded."""
-    tables = {number: _remaining(loaded[number], run, plan.grid) for number in plan.read.tolist()}
+    tables = {number: remaining(loaded[number], run, plan.grid) for number in plan.read.tolist()}
     if run is not None:
         tables[_CHANGED] = _present(run, plan.grid)
     filled = {number: table for number, table in tables.items() if len(table)}
@@ -135,13 +134,12 @@ def _changed_cells(run: Run | None, grid: Grid) -> Keys:
     return np.unique(grid.cells(indices[kept]))
 
 
-def _remaining(columns: RefColumns, run: Run | None, grid: Grid) -> RefTable:
+def remaining(table: RefTable, run: Run | None, grid: Grid) -> RefTable:
     """References that the grid still has and that were not changed."""
-    indices = columns.indices()
-    kept = grid.inside(indices)
+    kept = grid.inside(table.indices)
     if run is not None:
-        kept &= ~run.holds(indices)
-    return RefTable.of(columns, None if kept.all() else np.flatnonzero(kept))
+        kept &= ~run.holds(table.indices)
+    return table if kept.all() else chosen_rows(table, kept)
 
 
 def _present(run: Run, grid: Grid) -> RefTable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from icechunk_stream.assets import Assets, CacheLimits
@@ -11,6 +11,7 @@ from icechunk_stream.config import StorageSettings, with_defaults
 from icechunk_stream.errors import ErrorKind, FormatError
 from icechunk_stream.format.values import encode_value
 from icechunk_stream.info import SpecVersion
+from icechunk_stream.manifests.policy import Tiered
 from icechunk_stream.preparing import prepare_to_write
 from icechunk_stream.refs import History, RefFiles, RepoObject
 from icechunk_stream.repo_updates import UpdateRules
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from icechunk_stream.config import RepositoryConfig
     from icechunk_stream.credentials import Authorization
     from icechunk_stream.format.repo_info import RepoInfo
+    from icechunk_stream.manifests.policy import ManifestPolicy
     from icechunk_stream.opening import Found
     from icechunk_stream.storage import Storage
     from icechunk_stream.stored_config import ConfigState
@@ -35,6 +37,7 @@ class Opened:
     config: RepositoryConfig
     config_state: ConfigState
     authorization: Authorization
+    manifest_policy: ManifestPolicy = field(default_factory=Tiered)
 
     @classmethod
     def of(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from icechunk_stream.credentials import AnyCredential
     from icechunk_stream.format.ids import SnapshotId
+    from icechunk_stream.manifests.policy import ManifestPolicy
     from icechunk_stream.refs import History
     from icechunk_stream.storage import Storage
 
@@ -154,6 +155,10 @@ class Repository(Reading, Changing, Sessions):
         storage = self._opened.storage.with_pickled_credentials()
         opened = replace(self._opened, storage=storage, authorization=authorization)
         return type(self)(opened, self._commit_metadata)
+
+    def with_manifest_policy(self, policy: ManifestPolicy) -> Self:
+        """The same repository, whose sessions lay manifests out by another policy."""
+        return type(self)(replace(self._opened, manifest_policy=policy), self._commit_metadata)
 
     # -- sessions --------------------------------------------------------------------------------
 

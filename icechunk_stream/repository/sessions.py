@@ -13,7 +13,8 @@ from icechunk_stream.repository.handle import Handle
 from icechunk_stream.repository.reading import resolve
 from icechunk_stream.session import Session
 from icechunk_stream.tips import RepoTip, read_tip
-from icechunk_stream.working_copy import WritingRules
+from icechunk_stream.upkeep import Upkeep
+from icechunk_stream.working_copy import Workplace, WritingRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,18 +33,16 @@ class Sessions(Handle):
         tip = read_tip(self._assets, self.spec_version, branch)
         if isinstance(tip, RepoTip):
             require_online(tip.held.info)
-        return Session.on_branch(
-            self._assets,
-            self._config,
-            self._authorization,
-            tip,
-            self._writing_rules,
-            self._commit_metadata,
-        )
+        place = Workplace(self._writing_rules, self._upkeep, self._commit_metadata)
+        return Session.on_branch(self._assets, self._config, self._authorization, tip, place)
 
     @cached_property
     def _writing_rules(self) -> WritingRules:
-        return WritingRules.of(self._config, self.spec_version)
+        return WritingRules.of(self._config, self.spec_version, self._opened.manifest_policy)
+
+    @cached_property
+    def _upkeep(self) -> Upkeep:
+        return Upkeep(self._assets)
 
     @contextmanager
     def transaction(

@@ -79,12 +79,20 @@ def extents(repository: Any, path: str) -> list[list[list[int]]]:
     return boxes
 
 
+def as_the_reference(ic: Any, repository: Any) -> Any:
+    """The repository, with the policy of the reference where it is ours."""
+    if ic is icechunk:
+        return repository
+    return repository.with_manifest_policy(icechunk_stream.OnePerCell())
+
+
 def run(ic: Any, folder: str, rules: Any, spec: int, path: str, steps: list[Write]) -> list[Any]:
     """Extents after each commit."""
     splitting = ic.ManifestSplittingConfig.from_dict(rules(ic))
     config = ic.RepositoryConfig(manifest=ic.ManifestConfig(splitting=splitting))
     place = ic.local_filesystem_storage(folder)
-    repository = ic.Repository.create(place, config=config, spec_version=spec)
+    created = ic.Repository.create(place, config=config, spec_version=spec)
+    repository = as_the_reference(ic, created)
     ours = icechunk_stream.Repository.open(icechunk_stream.local_filesystem_storage(folder))
     shape = list(START)
     found = []
@@ -155,7 +163,8 @@ def test_a_changed_setting_parts_what_is_there_only_when_its_array_is_written(
     found = []
     for ic in LIBRARIES:
         folder = str(tmp_path / ic.__name__)
-        repository = ic.Repository.create(ic.local_filesystem_storage(folder))
+        created = ic.Repository.create(ic.local_filesystem_storage(folder))
+        repository = as_the_reference(ic, created)
         shape = [8, 3]
         every = tuple(product(range(8), range(3)))
         write(repository, "a", shape, Write(every), 0)
@@ -163,7 +172,8 @@ def test_a_changed_setting_parts_what_is_there_only_when_its_array_is_written(
         rule = {ic.ManifestSplitCondition.AnyArray(): {ic.ManifestSplitDimCondition.Axis(0): 3}}
         splitting = ic.ManifestSplittingConfig.from_dict(rule)
         config = ic.RepositoryConfig(manifest=ic.ManifestConfig(splitting=splitting))
-        again = ic.Repository.open(ic.local_filesystem_storage(folder), config=config)
+        opened = ic.Repository.open(ic.local_filesystem_storage(folder), config=config)
+        again = as_the_reference(ic, opened)
         write(again, "a", shape, Write(((4, 1),)), 1)
         ours = icechunk_stream.Repository.open(icechunk_stream.local_filesystem_storage(folder))
         found.append([extents(ours, path) for path in ("a", "b")])
@@ -186,7 +196,8 @@ def test_values_survive_every_cut(tmp_path: Any) -> None:
         manifest=icechunk_stream.ManifestConfig(splitting=splitting)
     )
     place = icechunk_stream.local_filesystem_storage(str(tmp_path))
-    repository = icechunk_stream.Repository.create(place, config=config)
+    created = icechunk_stream.Repository.create(place, config=config)
+    repository = as_the_reference(icechunk_stream, created)
     expected = np.arange(20 * 10, dtype="i4").reshape(20, 10)
     session = repository.writable_session("main")
     made = zarr.create_array(session.store, name="a", shape=(20, 10), chunks=(2, 1), dtype="i4")
