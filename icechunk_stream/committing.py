@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 _IMMEDIATE_TRIES = 5
 # Sends of one snapshot whose answers were lost, before the outcome is called unknown.
 _DOUBTFUL_TRIES = 3
+# So many bytes are copied into memory sooner than threads are woken to do it.
+_LIGHT = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,13 @@ class Draft:
     manifests: tuple[NewManifest, ...]
     objects: tuple[tuple[str, bytes], ...]
     later: tuple[LaterMerge, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes to store."""
+        return sum(len(data) for _, data in self.objects) + sum(
+            len(new.data) for new in self.manifests if new.data
+        )
 
 
 @dataclass(slots=True)
@@ -192,7 +201,10 @@ class Committer:
         calls: list[Callable[[], LostRace | None]] = [swap.prepare]
         calls += [partial(self._put, key, data) for key, data in draft.objects]
         calls += [partial(self._put_manifest, new) for new in draft.manifests if new.data]
-        return self.assets.storage.together(calls)[0]
+        storage = self.assets.storage
+        if storage.writes_to_memory and draft.size <= _LIGHT:
+            return [call() for call in calls][0]
+        return storage.together(calls)[0]
 
     def _put(self, key: str, data: bytes) -> None:
         self.assets.storage.put(key, data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from icechunk_stream.format.nodes import ArrayNode
 
 _UNSPLIT = 2**32 - 1
+# Arrays and rules for which the answer is known from the commit before.
+_REMEMBERED = 4096
 
 
 def cell_sizes(rules: SplitSizes, node: ArrayNode) -> npt.NDArray[np.int64]:
@@ -76,6 +79,7 @@ def _is_about_axis(condition: SplitDimCondition, node: ArrayNode, axis: int) -> 
             return True
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def _matches(regex: str, text: str) -> bool:
     """A search in time linear in the text: stored expressions are not to be trusted."""
     try:
