@@ -202,9 +202,9 @@ class Committer:
         calls += [partial(self._put, key, data) for key, data in draft.objects]
         calls += [partial(self._put_manifest, new) for new in draft.manifests if new.data]
         storage = self.assets.storage
-        if storage.writes_to_memory and draft.size <= _LIGHT:
-            return [call() for call in calls][0]
-        return storage.together(calls)[0]
+        is_light = storage.writes_to_memory and draft.size <= _LIGHT
+        outcomes = [call() for call in calls] if is_light else storage.together(calls)
+        return outcomes[0]
 
     def _put(self, key: str, data: bytes) -> None:
         self.assets.storage.put(key, data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -23,7 +23,9 @@ from icechunk_stream.parts import CellParts, Parts, TieredParts
 from icechunk_stream.upkeep import LaterMerge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import numpy.typing as npt
 
     from icechunk_stream.changes.runs import Run
     from icechunk_stream.format.nodes import ArrayNode
@@ -32,6 +34,11 @@ if TYPE_CHECKING:
     from icechunk_stream.packing import EncodingRules, NewManifest, Part, PartKey, Shelf
     from icechunk_stream.reading import SnapshotReader
     from icechunk_stream.upkeep import Upkeep
+
+T = TypeVar("T")
+
+# What a merge costs beside its references, in references.
+_MERGE = 1_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +76,8 @@ class Yard:
 
 def lay_out(changes: Iterable[Change], yard: Yard) -> Layout:
     """The manifests of all changed arrays; small ones of several arrays share an object."""
-    jobs = [_job(change, yard) for change in changes]
+    known = _Known()
+    jobs = [_job(change, yard, known) for change in changes]
     now, later = _merges([job.parts.merges for job in jobs], yard.rules)
     _fetch(yard.base, jobs, now)
     parts = [
@@ -80,7 +88,7 @@ def lay_out(changes: Iterable[Change], yard: Yard) -> Layout:
     new = new_manifests(every, yard.rules, yard.base.assets.storage, yard.shelf)
     files = {part.key: each.file for each in new for part in each.parts}
     refs = {
-        job.node.id.raw: _in_order(job, merges, mine, files)
+        job.node.id.raw: _in_order(job, merges, mine, files, known)
         for job, merges, mine in zip(jobs, now, parts, strict=True)
     }
     added = [file for job in jobs for file in job.parts.old.added]
@@ -94,6 +102,20 @@ def lay_out(changes: Iterable[Change], yard: Yard) -> Layout:
     )
 
 
+class _Known:
+    """What was found for other arrays of the commit: most have equal grids and equal changes."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[bytes, ...], Any] = {}
+
+    def get(self, columns: Sequence[npt.NDArray[Any]], find: Callable[[], T]) -> T:
+        key = tuple(column.tobytes() for column in columns)
+        if key not in self._found:
+            self._found[key] = find()
+        found: T = self._found[key]
+        return found
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Job:
     """An array whose manifests have to be laid out again."""
@@ -103,17 +125,22 @@ class _Job:
     parts: Parts
 
 
-def _job(change: Change, yard: Yard) -> _Job:
+def _job(change: Change, yard: Yard, known: _Known) -> _Job:
+    run = change.run
     grid = Grid.of(change.node.grid, cell_sizes(yard.rules.splitting, change.node))
     old = OldManifests.of(change.stored, yard.base, yard.upkeep)
     state = (change.node.id, change.version, change.node.grid, tuple(grid.sizes.tolist()))
     policy = yard.rules.policy
     if isinstance(policy, Tiered):
-        tiers = tiered_plan(old.refs, old.sizes, change.run, grid, policy)
+        rows = () if run is None else (run.table.indices, run.table.kinds)
+        tiers = known.get(
+            (old.refs.extents, old.sizes, grid.chunks, grid.sizes, *rows),
+            lambda: tiered_plan(old.refs, old.sizes, run, grid, policy),
+        )
         if tiers is not None:
-            return _Job(change.node, grid, TieredParts(old, grid, change.run, state, tiers))
-    cells = plan(old.refs, change.run, grid)
-    return _Job(change.node, grid, CellParts(old, grid, change.run, state, cells))
+            return _Job(change.node, grid, TieredParts(old, grid, run, state, tiers))
+    cells = plan(old.refs, run, grid)
+    return _Job(change.node, grid, CellParts(old, grid, run, state, cells))
 
 
 def _merges(
@@ -121,9 +148,9 @@ def _merges(
 ) -> tuple[list[list[Merge]], list[list[Merge]]]:
     """Merges to make now, and those that can wait until after the commit, for each array."""
     quick = rules.policy.quick_refs if isinstance(rules.policy, Tiered) else 0
-    total = sum(merge.size for mine in wanted for merge in mine if not merge.is_due)
-    now = [[merge for merge in mine if merge.is_due or total <= quick] for mine in wanted]
-    later = [[merge for merge in mine if not merge.is_due and total > quick] for mine in wanted]
+    cost = sum(merge.size + _MERGE for mine in wanted for merge in mine if not merge.is_due)
+    now = [[merge for merge in mine if merge.is_due or cost <= quick] for mine in wanted]
+    later = [[merge for merge in mine if not merge.is_due and cost > quick] for mine in wanted]
     return now, later
 
 
@@ -144,21 +171,28 @@ def _later(job: _Job, merge: Merge) -> LaterMerge:
 
 
 def _in_order(
-    job: _Job, merges: Sequence[Merge], made: Sequence[Part], files: Mapping[PartKey, ManifestFile]
+    job: _Job,
+    merges: Sequence[Merge],
+    made: Sequence[Part],
+    files: Mapping[PartKey, ManifestFile],
+    known: _Known,
 ) -> ManifestRefs:
     """The array's manifests, kept and new, cell after cell."""
-    old = job.parts.old.refs
-    merged = [number for merge in merges for number in merge.numbers]
-    kept = np.setdiff1d(job.parts.kept, merged)
-    ids = [old.ids[kept], np.frombuffer(b"".join(files[part.key].id.raw for part in made), ID12)]
+    old, kept = job.parts.old.refs, job.parts.kept
+    if merges:
+        kept = np.setdiff1d(kept, [number for merge in merges for number in merge.numbers])
+    new = np.frombuffer(b"".join(files[part.key].id.raw for part in made), ID12)
     boxes = np.array([part.box() for part in made], np.uint32)
     shape = (len(made), len(job.node.shape), 2)
-    refs = ManifestRefs(
-        np.concatenate(ids), np.concatenate([old.extents[kept], boxes.reshape(shape)])
-    )
-    if len(refs) > 1 and overlap(refs.extents):
+    extents = np.concatenate([old.extents[kept], boxes.reshape(shape)])
+    order = known.get((extents, job.grid.chunks, job.grid.sizes), lambda: _order(extents, job))
+    return ManifestRefs(np.concatenate([old.ids[kept], new])[order], extents[order])
+
+
+def _order(extents: npt.NDArray[np.uint32], job: _Job) -> npt.NDArray[np.intp]:
+    """Cell by cell, and in each by the first corner."""
+    if len(extents) > 1 and overlap(extents):
         raise InternalError(f"new extents of {job.node.path} overlap; nothing was committed")
-    low = refs.extents[:, :, 0]
+    low = extents[:, :, 0]
     within = np.argsort(KeySpace.within(job.node.grid).pack(low), kind="stable")
-    order = within[np.argsort(job.grid.cells(low[within]), kind="stable")]
-    return ManifestRefs(refs.ids[order], refs.extents[order])
+    return within[np.argsort(job.grid.cells(low[within]), kind="stable")]

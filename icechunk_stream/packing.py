@@ -117,7 +117,8 @@ def _made(parts: Sequence[Part], rules: EncodingRules, shelf: Shelf) -> NewManif
 def _packed(parts: Iterable[Part], most: int) -> Iterator[list[Part]]:
     """Parts that share a manifest: no array twice, and no more references than ``most``."""
     before: dict[NodeId, int] = defaultdict(int)
-    open_: dict[int, list[Part]] = {}
+    open_: dict[int, list[Part]] = defaultdict(list)
+    refs: dict[int, int] = defaultdict(int)
     for part in parts:
         if len(part) >= most:
             yield [part]
@@ -125,9 +126,9 @@ def _packed(parts: Iterable[Part], most: int) -> Iterator[list[Part]]:
         # The n-th small part of an array goes with the n-th ones of others.
         number = before[part.node]
         before[part.node] += 1
-        found = open_.setdefault(number, [])
-        if sum(map(len, found)) + len(part) > most:
-            yield found
-            found = open_[number] = []
-        found.append(part)
+        if refs[number] + len(part) > most:
+            yield open_.pop(number)
+            refs[number] = 0
+        open_[number].append(part)
+        refs[number] += len(part)
     yield from open_.values()

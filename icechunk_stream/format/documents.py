@@ -10,7 +10,6 @@ import numpy as np
 from icechunk_stream.errors import ErrorKind, FormatError, InvalidInputError
 from icechunk_stream.format.ids import ID12, NodeId
 from icechunk_stream.format.json_nesting import check_json_nesting
-from icechunk_stream.format.manifest import MAX_RANK
 from icechunk_stream.format.nodes import (
     MAX_NUM_CHUNKS,
     ArrayNode,
@@ -20,6 +19,7 @@ from icechunk_stream.format.nodes import (
     Node,
 )
 from icechunk_stream.format.paths import check_unicode
+from icechunk_stream.format.refs_decode import MAX_RANK
 
 _V1 = 1
 _MAX_LENGTH = 2**64 - 1

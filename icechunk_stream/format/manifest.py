@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 import zstandard
 
-from icechunk_stream.format.chunk_refs import RefColumns, RefKind
-from icechunk_stream.format.columns import TableGroup, table_groups, zeros
+from icechunk_stream.format.chunk_refs import RefColumns
+from icechunk_stream.format.columns import table_groups
 from icechunk_stream.format.flat import OFFSET_SIZE, FlatBuffer, Table
 from icechunk_stream.format.header import FileType, open_envelope
-from icechunk_stream.format.ids import ID12, NODE_ID_SIZE, OBJECT_ID_SIZE, ManifestId, NodeId
-from icechunk_stream.format.keys import KeySpace, ascending
+from icechunk_stream.format.ids import ID8, OBJECT_ID_SIZE, ManifestId, NodeId
+from icechunk_stream.format.refs_decode import decode_refs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy.typing as npt
+    from collections.abc import Iterator
 
 MAX_DICTIONARY = 2**20
-MAX_RANK = 64
 # Arrays cost more than references: a manifest of many arrays has few references for each.
 MAX_ARRAYS = 2**14
-# No store has longer keys: 1024 bytes, or three times that percent-encoded.
-MAX_STORED_TEXT = 2**13
 _ZSTD_DICTIONARY = 1
-_MAX_U64 = np.uint64(2**64 - 1)
+# Columns of a reference, decoded.
+_REF_BYTES = 41
 
 
 class ManifestSlot(IntEnum):
@@ -48,26 +44,12 @@ class ArraySlot(IntEnum):
     REFS = 1
 
 
-class RefSlot(IntEnum):
-    """Slots of ``ChunkRef``."""
-
-    INDEX = 0
-    INLINE = 1
-    OFFSET = 2
-    LENGTH = 3
-    CHUNK_ID = 4
-    LOCATION = 5
-    CHECKSUM_ETAG = 6
-    CHECKSUM_LAST_MODIFIED = 7
-    COMPRESSED_LOCATION = 8
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Manifest:
     """References of one or several arrays."""
 
     id: ManifestId
-    arrays: Mapping[NodeId, RefColumns]
+    arrays: Arrays
     compression_algorithm: int
     dictionary_size: int | None
     spec_version: int
@@ -76,27 +58,26 @@ class Manifest:
 
     @property
     def nbytes(self) -> int:
-        """Memory held, with the payload where columns point into it."""
-        columns = self.arrays.values()
-        kept = self.payload_size if any(each.where is not None for each in columns) else 0
-        return kept + sum(each.nbytes for each in columns)
+        """Memory that is held once all arrays are decoded."""
+        return self.payload_size + self.arrays.counts * _REF_BYTES
 
     def __len__(self) -> int:
-        return sum(len(columns) for columns in self.arrays.values())
+        return self.arrays.counts
 
 
 def decode_manifest(data: bytes, key: str) -> Manifest:
     """Read a manifest object; locations and inline bytes stay in its buffer until asked for."""
     envelope = open_envelope(data, FileType.MANIFEST, key)
     root = FlatBuffer(envelope.payload, key).root()
-    arrays_at = root.need(root.target(ManifestSlot.ARRAYS), "arrays")
-    if root.buffer.vector(arrays_at, OFFSET_SIZE)[1] > MAX_ARRAYS:
-        raise root.buffer.error(f"it holds more than {MAX_ARRAYS} arrays")
     algorithm = root.scalar(ManifestSlot.COMPRESSION_ALGORITHM, "B", _ZSTD_DICTIONARY)
     raw = root.blob(ManifestSlot.LOCATION_DICTIONARY, MAX_DICTIONARY)
+    arrays = Arrays(root, _dictionary(root, algorithm, raw))
+    if len(arrays) == 1:
+        # What is damaged is better known at once.
+        list(arrays.values())
     return Manifest(
         id=ManifestId(root.need(root.struct(ManifestSlot.ID, OBJECT_ID_SIZE), "id")),
-        arrays=MappingProxyType(_arrays(root, _dictionary(root, algorithm, raw))),
+        arrays=arrays,
         compression_algorithm=algorithm,
         dictionary_size=None if raw is None else len(raw),
         spec_version=envelope.spec_version,
@@ -118,162 +99,52 @@ def _dictionary(
     return dictionary
 
 
-def _arrays(
-    root: Table, dictionary: zstandard.ZstdCompressionDict | None
-) -> dict[NodeId, RefColumns]:
-    arrays: dict[NodeId, RefColumns] = {}
-    last = b""
-    for table in root.tables(ManifestSlot.ARRAYS):
-        node = table.need(table.struct(ArraySlot.NODE_ID, NODE_ID_SIZE), "node_id")
-        if node <= last:
-            raise root.buffer.error("its arrays are not in ascending order of their node ids")
-        arrays[NodeId(node)] = _decode_refs(table, dictionary)
-        last = node
-    return arrays
+class Arrays(Mapping[NodeId, RefColumns]):
+    """Columns by array, decoded when they are asked for: readers want one array of many."""
+
+    def __init__(self, root: Table, dictionary: zstandard.ZstdCompressionDict | None) -> None:
+        at = root.need(root.target(ManifestSlot.ARRAYS), "arrays")
+        buffer = root.buffer
+        if buffer.vector(at, OFFSET_SIZE)[1] > MAX_ARRAYS:
+            raise buffer.error(f"it holds more than {MAX_ARRAYS} arrays")
+        self._buffer = buffer
+        self._dictionary = dictionary
+        self._places, self.counts = _places(buffer, at)
+        self._decoded: dict[NodeId, RefColumns] = {}
+
+    def __getitem__(self, node: NodeId) -> RefColumns:
+        columns = self._decoded.get(node)
+        if columns is None:
+            at = self._places[node]
+            # Each thread counts what it visits; what is shared between arrays counts for all.
+            buffer = self._buffer.apart(again=False)
+            columns = decode_refs(buffer, at, self._dictionary)
+            self._buffer.spent = buffer.spent
+            self._decoded[node] = columns
+        return columns
+
+    def __iter__(self) -> Iterator[NodeId]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
-def _decode_refs(table: Table, dictionary: zstandard.ZstdCompressionDict | None) -> RefColumns:
-    at = table.need(table.target(ArraySlot.REFS), "refs")
-    buffer = table.buffer
-    draft = _Draft(buffer, buffer.vector(at, 4)[1])
-    for group in table_groups(buffer, at):
-        draft.fill(group)
-    return draft.finish(dictionary)
-
-
-class _Draft:
-    """Columns while they are filled, group by group."""
-
-    def __init__(self, buffer: FlatBuffer, count: int) -> None:
-        self.buffer = buffer
-        self.count = count
-        self.indices: npt.NDArray[np.uint32] | None = None
-        self.kinds: npt.NDArray[np.uint8] = zeros(count, np.uint8)
-        self.offsets: npt.NDArray[np.uint64] = zeros(count, np.uint64)
-        self.lengths: npt.NDArray[np.uint64] = zeros(count, np.uint64)
-        self.chunk_ids: npt.NDArray[np.void] | None = None
-        self.where: npt.NDArray[np.uint32] | None = None
-        self.compressed: npt.NDArray[np.bool_] | None = None
-        self.etags: npt.NDArray[np.uint32] | None = None
-        self.modified: npt.NDArray[np.uint32] | None = None
-
-    def fill(self, group: TableGroup) -> None:
-        self._fill_indices(group)
-        kind = _kind(group)
-        self.kinds[group.rows] = kind
-        match kind:
-            case RefKind.NATIVE:
-                if self.chunk_ids is None:
-                    self.chunk_ids = zeros(self.count, ID12)
-                self.chunk_ids[group.rows] = group.structs(RefSlot.CHUNK_ID, ID12)
-                self._fill_range(group)
-            case RefKind.VIRTUAL:
-                self._fill_location(group)
-                self._fill_range(group)
-                self._fill_checksum(group)
-            case RefKind.INLINE:
-                self.lengths[group.rows] = self._fill_where(group, RefSlot.INLINE)
-
-    def finish(self, dictionary: zstandard.ZstdCompressionDict | None) -> RefColumns:
-        indices = np.zeros((0, 0), np.uint32) if self.indices is None else self.indices
-        space = KeySpace.within([int(top) + 1 for top in indices.max(0)] if self.count else [])
-        keys = space.pack(indices)
-        if not ascending(keys):
-            raise self.buffer.error("its chunk indices are not in ascending order, or repeat")
-        if self.count and self._ends_too_far():
-            raise self.buffer.error("a chunk's offset and length add up to more than 64 bits")
-        return RefColumns(
-            source=self.buffer,
-            dictionary=dictionary,
-            space=space,
-            lowest=tuple(indices.min(0).tolist()) if self.count else (),
-            keys=keys,
-            kinds=self.kinds,
-            offsets=self.offsets,
-            lengths=self.lengths,
-            chunk_ids=self.chunk_ids,
-            where=self.where,
-            compressed=self.compressed,
-            etags=self.etags,
-            modified=self.modified,
-        )
-
-    def _ends_too_far(self) -> bool:
-        furthest = int(self.offsets.max()) + int(self.lengths.max())
-        return furthest > int(_MAX_U64) and bool((self.offsets > _MAX_U64 - self.lengths).any())
-
-    def _fill_indices(self, group: TableGroup) -> None:
-        vectors = group.vectors(RefSlot.INDEX, 4)
-        if vectors is None:
-            raise self.buffer.error("a chunk reference lacks its index")
-        starts, counts = vectors
-        if self.indices is None:
-            rank = int(counts[0])
-            if rank > MAX_RANK:
-                raise self.buffer.error(f"a chunk index of {rank} dimensions")
-            self.buffer.spend(4 * rank * self.count)
-            self.indices = zeros(self.count * rank, np.uint32).reshape(self.count, rank)
-        if (counts != self.indices.shape[1]).any():
-            raise self.buffer.error("chunk indices of one array differ in their rank")
-        words = starts >> 2
-        for axis in range(self.indices.shape[1]):
-            self.indices[group.rows, axis] = self.buffer.words[words + axis]
-
-    def _fill_range(self, group: TableGroup) -> None:
-        offsets = group.scalars(RefSlot.OFFSET, "<u8")
-        lengths = group.scalars(RefSlot.LENGTH, "<u8")
-        if offsets is not None:
-            self.offsets[group.rows] = offsets
-        if lengths is not None:
-            self.lengths[group.rows] = lengths
-
-    def _fill_where(self, group: TableGroup, slot: RefSlot) -> npt.NDArray[np.intp]:
-        """Remember where a byte vector or string of every row is; return their lengths."""
-        vectors = group.vectors(slot, 1)
-        assert vectors is not None
-        if self.where is None:
-            self.where = zeros(self.count, np.uint32)
-        self.where[group.rows] = vectors[0] - 4
-        return vectors[1]
-
-    def _fill_location(self, group: TableGroup) -> None:
-        if not group.has(RefSlot.COMPRESSED_LOCATION):
-            self._check_lengths(self._fill_where(group, RefSlot.LOCATION))
-            return
-        self._check_lengths(self._fill_where(group, RefSlot.COMPRESSED_LOCATION))
-        if self.compressed is None:
-            self.compressed = zeros(self.count, np.bool_)
-        self.compressed[group.rows] = True
-
-    def _fill_checksum(self, group: TableGroup) -> None:
-        etags = group.vectors(RefSlot.CHECKSUM_ETAG, 1)
-        if etags is not None:
-            if self.etags is None:
-                self.etags = zeros(self.count, np.uint32)
-            self._check_lengths(etags[1])
-            self.etags[group.rows] = etags[0] - 4
-        modified = group.scalars(RefSlot.CHECKSUM_LAST_MODIFIED, "<u4")
-        if modified is not None:
-            if self.modified is None:
-                self.modified = zeros(self.count, np.uint32)
-            self.modified[group.rows] = modified
-
-    def _check_lengths(self, lengths: npt.NDArray[np.intp]) -> None:
-        """Writers share locations and etags, so that only their own length is a measure."""
-        if int(lengths.max()) > MAX_STORED_TEXT:
-            raise self.buffer.error(f"a location or etag of more than {MAX_STORED_TEXT} bytes")
-
-
-def _kind(group: TableGroup) -> RefKind:
-    """The kind is in which fields are there, and so in the vtable."""
-    virtual = group.has(RefSlot.LOCATION) or group.has(RefSlot.COMPRESSED_LOCATION)
-    present = {
-        RefKind.NATIVE: group.has(RefSlot.CHUNK_ID),
-        RefKind.VIRTUAL: virtual,
-        RefKind.INLINE: group.has(RefSlot.INLINE),
-    }
-    kinds = [kind for kind, there in present.items() if there]
-    if len(kinds) != 1:
-        names = ", ".join(kind.name.lower() for kind in kinds) or "no"
-        raise group.buffer.error(f"a chunk reference with {names} payload, one is expected")
-    return kinds[0]
+def _places(buffer: FlatBuffer, arrays_at: int) -> tuple[dict[NodeId, int], int]:
+    """Where the references of each array are, and how many there are of all."""
+    count = buffer.vector(arrays_at, OFFSET_SIZE)[1]
+    nodes = np.zeros(count, ID8)
+    refs_at = np.zeros(count, np.intp)
+    refs = 0
+    for group in table_groups(buffer, arrays_at):
+        found, vectors = group.structs(ArraySlot.NODE_ID, ID8), group.vectors(ArraySlot.REFS, 4)
+        if found is None or vectors is None:
+            raise buffer.error("an array lacks its node_id or its refs")
+        nodes[group.rows] = found
+        refs_at[group.rows] = vectors[0] - OFFSET_SIZE
+        refs += int(vectors[1].sum())
+    numbers = nodes.view(">u8")
+    if (numbers[1:] <= numbers[:-1]).any():
+        raise buffer.error("its arrays are not in ascending order of their node ids")
+    ids = (NodeId(node.tobytes()) for node in nodes)
+    return dict(zip(ids, refs_at.tolist(), strict=True)), refs

@@ -12,13 +12,7 @@ from icechunk_stream.format.chunk_refs import RefKind
 from icechunk_stream.format.header import DEFAULT_LEVEL, FileType
 from icechunk_stream.format.heaps import present_rows, share
 from icechunk_stream.format.keys import KeySpace, ascending
-from icechunk_stream.format.manifest import (
-    MAX_ARRAYS,
-    MAX_STORED_TEXT,
-    ArraySlot,
-    ManifestSlot,
-    RefSlot,
-)
+from icechunk_stream.format.manifest import MAX_ARRAYS, ArraySlot, ManifestSlot
 from icechunk_stream.format.records import (
     ID8_CODE,
     ID12_CODE,
@@ -29,6 +23,7 @@ from icechunk_stream.format.records import (
     owning_layout,
     shape,
 )
+from icechunk_stream.format.refs_decode import MAX_STORED_TEXT, RefSlot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

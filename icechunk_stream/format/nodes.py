@@ -12,8 +12,8 @@ import numpy as np
 from icechunk_stream.format.columns import table_groups
 from icechunk_stream.format.ids import ID12, NODE_ID_SIZE, ManifestId, NodeId
 from icechunk_stream.format.json_nesting import MAX_JSON_SIZE, check_json_nesting
-from icechunk_stream.format.manifest import MAX_RANK
 from icechunk_stream.format.paths import is_canonical
+from icechunk_stream.format.refs_decode import MAX_RANK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ import pyarrow as pa
 from icechunk_stream.format.chunk_refs import RefKind
 from icechunk_stream.format.heaps import present_rows
 from icechunk_stream.format.ids import ID12
-from icechunk_stream.format.manifest import MAX_RANK
 from icechunk_stream.format.records import invalid
+from icechunk_stream.format.refs_decode import MAX_RANK
 from icechunk_stream.format.texts import byte_column, text_column
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from icechunk_stream.format.flat import OFFSET_SIZE, FlatBuffer, Table
 from icechunk_stream.format.header import FileType, open_envelope
 from icechunk_stream.format.ids import ID8, NODE_ID_SIZE, OBJECT_ID_SIZE, NodeId, SnapshotId
 from icechunk_stream.format.keys import KeySpace, ascending
-from icechunk_stream.format.manifest import MAX_RANK
 from icechunk_stream.format.nodes import NodeType
 from icechunk_stream.format.paths import is_canonical
+from icechunk_stream.format.refs_decode import MAX_RANK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,6 @@ import numpy as np
 from icechunk_stream.format.header import DEFAULT_LEVEL, FileType
 from icechunk_stream.format.ids import ID8
 from icechunk_stream.format.keys import KeySpace, ascending
-from icechunk_stream.format.manifest import MAX_RANK
 from icechunk_stream.format.nodes import NodeType
 from icechunk_stream.format.paths import is_canonical
 from icechunk_stream.format.records import (
@@ -25,6 +24,7 @@ from icechunk_stream.format.records import (
     shape,
     utf8,
 )
+from icechunk_stream.format.refs_decode import MAX_RANK
 from icechunk_stream.format.transaction_log import LogSlot
 
 if TYPE_CHECKING:
