@@ -217,7 +217,9 @@ def _files(snapshot: SnapshotContents, used: npt.NDArray[np.void]) -> npt.NDArra
     rows = _rows_of(files["id"].copy(), used)
     if snapshot.base is None:
         return files
-    return _chosen([files[name] for name in _FILE_FIELDS], np.unique(rows))
+    is_used = np.zeros(len(files), np.bool_)
+    is_used[rows] = True
+    return _chosen([files[name] for name in _FILE_FIELDS], np.flatnonzero(is_used))
 
 
 def _united(files: npt.NDArray[np.void], others: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
