@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from icechunk_stream.errors import ConflictError
-from icechunk_stream.format.ids import ID12, ManifestId
-from icechunk_stream.format.nodes import ArrayNode, ManifestRefs
+from icechunk_stream.format.nodes import ArrayNode
 from icechunk_stream.laying_out import Change, lay_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from icechunk_stream.changes import ChangeSet
-    from icechunk_stream.format.nodes import Node
+    from icechunk_stream.format.nodes import ManifestRefs, Node
     from icechunk_stream.format.snapshot import ManifestFile, Snapshot
     from icechunk_stream.laying_out import Yard
     from icechunk_stream.packing import NewManifest
@@ -25,9 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tree:
-    """All nodes of the next snapshot, and the manifests that they use."""
+    """The next snapshot: its base, what it has beside that or otherwise, and what it lacks."""
 
+    base: Snapshot
     nodes: tuple[Node, ...]
+    gone: tuple[str, ...]
     files: tuple[ManifestFile, ...]
     new: tuple[NewManifest, ...]
     later: tuple[LaterMerge, ...]
@@ -35,24 +34,33 @@ class Tree:
 
 def build_tree(changes: ChangeSet, yard: Yard) -> Tree:
     """Apply changes to a snapshot; of its manifests only those that have to change are read."""
-    base = yard.base
-    nodes = list(_next_nodes(base.snapshot, changes))
+    base = yard.base.snapshot
+    nodes, gone = _changed_nodes(base, changes)
     _check_all_placed(nodes, changes)
     layout = lay_out(_changes(nodes, changes), yard)
     after = tuple(_with_refs(node, layout.refs) for _, node in nodes)
-    return Tree(after, _files(base.snapshot, after, layout.files), layout.new, layout.later)
+    files = {file.id: file for file in layout.files}
+    return Tree(base, after, tuple(gone), tuple(files.values()), layout.new, layout.later)
 
 
-def _next_nodes(base: Snapshot, changes: ChangeSet) -> Iterator[tuple[Node, Node]]:
-    """Nodes of the next snapshot, each as it was and as it will be, with its old manifests."""
-    for node in base.nodes:
-        if node.id not in changes.deleted:
-            now = changes.updated.get(node.id, node)
-            if isinstance(now, ArrayNode) and isinstance(node, ArrayNode):
-                now = replace(now, manifests=node.manifests)
-            yield node, now
-    for node in changes.created.values():
-        yield node, node
+def _changed_nodes(base: Snapshot, changes: ChangeSet) -> tuple[list[tuple[Node, Node]], list[str]]:
+    """New and changed nodes, each as it was and as it will be, with its old manifests.
+
+    Then the paths of the base where what was there is no more.
+    """
+    rows = base.nodes.rows_of({**changes.deleted, **changes.updated, **changes.chunks})
+    nodes: list[tuple[Node, Node]] = [(node, node) for node in changes.created.values()]
+    gone = []
+    for id, row in rows.items():
+        node = base.nodes.node(row)
+        now = changes.updated.get(id, node)
+        if isinstance(now, ArrayNode) and isinstance(node, ArrayNode):
+            now = replace(now, manifests=node.manifests)
+        if id in changes.deleted:
+            gone.append(node.path)
+        else:
+            nodes.append((node, now))
+    return nodes, gone
 
 
 def _check_all_placed(nodes: Sequence[tuple[Node, Node]], changes: ChangeSet) -> None:
@@ -81,13 +89,3 @@ def _with_refs(node: Node, refs: Mapping[bytes, ManifestRefs]) -> Node:
     if found is None or not isinstance(node, ArrayNode):
         return node
     return replace(node, manifests=found)
-
-
-def _files(
-    base: Snapshot, nodes: Iterable[Node], new: Iterable[ManifestFile]
-) -> tuple[ManifestFile, ...]:
-    """The manifests that nodes use, each once."""
-    known = {**base.manifest_files, **{file.id: file for file in new}}
-    arrays = [node.manifests.ids for node in nodes if isinstance(node, ArrayNode)]
-    used = set(np.concatenate([np.zeros(0, ID12), *arrays]).tolist())
-    return tuple(known[id] for id in map(ManifestId, used) if id in known)

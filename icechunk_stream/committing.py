@@ -187,6 +187,8 @@ class Committer:
             metadata=record.metadata,
             manifest_files=tree.files,
             nodes=tree.nodes,
+            base=tree.base,
+            gone=tree.gone,
         )
         spec, level = self.encoding.spec_version, self.encoding.level
         snapshot = encode_snapshot(contents, spec, level)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from heapq import merge
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from icechunk_stream.changes import Unchanged
 from icechunk_stream.format.boxes import inside
+from icechunk_stream.format.paths import is_child
 from icechunk_stream.format.ref_rows import DELETED, chosen_rows
 from icechunk_stream.format.ref_tables import RefTable
 from icechunk_stream.format.ref_view import TableView
 from icechunk_stream.reading import SnapshotReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from icechunk_stream.changes import ChangeSet
     from icechunk_stream.changes.runs import Run
@@ -38,20 +40,32 @@ class OverlayNodes:
         created = self._changes.created.get(path)
         return self._now(self._base.get(path)) if created is None else created
 
-    def below(self, path: str) -> list[Node]:
+    def below(self, path: str) -> Iterator[Node]:
         """The node at the path, if any, and all nodes under it."""
         prefix = path if path == "/" else path + "/"
-        kept = map(self._now, self._base.below(path))
-        found = [node for node in kept if node is not None]
         created = list(self._changes.created.values())
         new = [node for node in created if node.path == path or node.path.startswith(prefix)]
-        return sorted(found + new, key=lambda node: node.path.encode()) if new else found
+        return self._merged(self._base.below(path), new)
+
+    def children(self, path: str) -> Iterator[Node]:
+        """The nodes directly below the path."""
+        created = list(self._changes.created.values())
+        new = [node for node in created if is_child(node.path, path)]
+        return self._merged(self._base.children(path), new)
+
+    def _merged(self, stored: Iterable[Node], new: list[Node]) -> Iterator[Node]:
+        kept = (node for node in map(self._now, stored) if node is not None)
+        return merge(kept, sorted(new, key=_in_order), key=_in_order) if new else kept
 
     def _now(self, node: Node | None) -> Node | None:
         """What became of a node of the snapshot."""
         if node is None or node.id in self._changes.deleted:
             return None
         return self._changes.updated.get(node.id, node)
+
+
+def _in_order(node: Node) -> bytes:
+    return node.path.encode()
 
 
 class OverlayReader(SnapshotReader):

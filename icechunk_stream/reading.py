@@ -46,13 +46,13 @@ class NodesByPath(Protocol):
     def below(self, path: str) -> Iterable[Node]:
         """The node at the path, if any, and all nodes under it."""
 
+    def children(self, path: str) -> Iterable[Node]:
+        """The nodes directly below the path: a folder that only a deeper node implies is none."""
+
 
 def children(nodes: NodesByPath, path: str) -> list[Node]:
-    """The nodes directly below a path: a folder that only a deeper node implies is none."""
-    start = len(path) if path == "/" else len(path) + 1
-    return [
-        node for node in nodes.below(path) if "/" not in node.path[start:] and node.path != path
-    ]
+    """The nodes directly below a path."""
+    return list(nodes.children(path))
 
 
 class SnapshotReader:

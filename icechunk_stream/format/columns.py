@@ -36,6 +36,7 @@ class TableGroup:
     buffer: FlatBuffer
     rows: Rows
     at: Positions
+    vtable: int
     layout: Layout
 
     def has(self, slot: int) -> bool:
@@ -51,9 +52,13 @@ class TableGroup:
         at = self._field(slot, dtype.itemsize, 1)
         return None if at is None else cast("npt.NDArray[np.void]", gather(self.buffer, at, dtype))
 
+    def offsets(self, slot: int) -> Positions | None:
+        """Where the offsets themselves stand, not yet followed."""
+        return self._field(slot, OFFSET_SIZE, OFFSET_SIZE)
+
     def targets(self, slot: int) -> Positions | None:
         """Where the strings, vectors or tables of an offset field begin, inside the buffer."""
-        at = self._field(slot, OFFSET_SIZE, OFFSET_SIZE)
+        at = self.offsets(slot)
         if at is None:
             return None
         offsets = self.buffer.words[at >> 2]
@@ -106,6 +111,11 @@ def nested_groups(buffer: FlatBuffer, starts: Positions, counts: Positions) -> I
     )
 
 
+def linked_groups(buffer: FlatBuffer, offsets: Positions) -> Iterator[TableGroup]:
+    """The tables that offsets at checked positions point to."""
+    return _groups(buffer, len(offsets), lambda first, size: offsets[first : first + size])
+
+
 def _groups(
     buffer: FlatBuffer, count: int, fields: Callable[[int, int], Positions]
 ) -> Iterator[TableGroup]:
@@ -118,7 +128,7 @@ def _groups(
             if len(layouts) > MAX_LAYOUTS:
                 raise buffer.error(f"more than {MAX_LAYOUTS} vtables in one vector")
             inside = at if isinstance(rows, slice) else at[rows - first]
-            yield _checked_group(buffer, rows, inside, buffer.layout(vtable))
+            yield _checked_group(buffer, rows, inside, vtable)
 
 
 def zeros(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -176,8 +186,9 @@ def _by_vtable(vtables: Positions, first: int) -> Iterator[tuple[Rows, int]]:
         rows, vtables = rows[~same], vtables[~same]
 
 
-def _checked_group(buffer: FlatBuffer, rows: Rows, at: Positions, layout: Layout) -> TableGroup:
+def _checked_group(buffer: FlatBuffer, rows: Rows, at: Positions, vtable: int) -> TableGroup:
+    layout = buffer.layout(vtable)
     if int(at.max()) + layout.table_size > len(buffer):
         raise buffer.error("a table goes past the end")
     buffer.spend(_GROUP + len(at) * layout.table_size)
-    return TableGroup(buffer, rows, at, layout)
+    return TableGroup(buffer, rows, at, vtable, layout)

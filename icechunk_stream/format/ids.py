@@ -133,4 +133,10 @@ class NodeId(_Id):
     size: ClassVar[int] = NODE_ID_SIZE
 
 
+def find_row(ids: npt.NDArray[np.void], id: SnapshotId | ManifestId) -> int | None:
+    """The row of an id among sorted ones."""
+    row = int(np.searchsorted(ids.view("S12"), np.bytes_(id.raw)))
+    return row if row < len(ids) and ids[row].tobytes() == id.raw else None
+
+
 INITIAL_SNAPSHOT = SnapshotId(bytes.fromhex("0b1cc8d6787580f0e33a6534"))

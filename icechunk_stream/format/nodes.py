@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_NUM_CHUNKS = 2**32 - 1
 DIMENSION_V1 = np.dtype([("array_length", "<u8"), ("chunk_length", "<u8")])
-_INDEX_RANGE = np.dtype([("from", "<u4"), ("to", "<u4")])
+INDEX_RANGE = np.dtype([("from", "<u4"), ("to", "<u4")])
 
 
 class NodeSlot(IntEnum):
@@ -179,12 +179,12 @@ def _manifests(data: Table, path: str, rank: int) -> ManifestRefs:
     at = data.need(data.target(ArrayDataSlot.MANIFESTS), "manifests")
     buffer = data.buffer
     count = buffer.vector(at, 4)[1]
-    buffer.spend(count * rank * _INDEX_RANGE.itemsize)
+    buffer.spend(count * rank * INDEX_RANGE.itemsize)
     ids = np.zeros(count, ID12)
     extents = np.zeros((count, rank, 2), np.uint32)
     for group in table_groups(buffer, at):
         found = group.structs(0, ID12)
-        ranges = group.vectors(1, _INDEX_RANGE.itemsize)
+        ranges = group.vectors(1, INDEX_RANGE.itemsize)
         if found is None or ranges is None:
             raise buffer.error(f"a manifest of {path} lacks its id or its extents")
         starts, counts = ranges

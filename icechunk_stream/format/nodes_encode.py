@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from icechunk_stream.errors import FormatError
-from icechunk_stream.format.ids import ID12
+from icechunk_stream.format.ids import ID8, ID12
 from icechunk_stream.format.nodes import (
     DIMENSION_V1,
     MAX_NUM_CHUNKS,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from icechunk_stream.format.node_copies import Copies
     from icechunk_stream.format.nodes import Dimension, ManifestRefs, Node
     from icechunk_stream.format.records import Block
 
@@ -56,21 +57,30 @@ _V1 = 1
 _MAX_U64 = 2**64 - 1
 
 
-def write_nodes(writer: Writer, nodes: Sequence[Node], spec_version: int) -> int:
-    """The vector of nodes, in the order of their paths' bytes."""
+def write_nodes(
+    writer: Writer, nodes: Sequence[Node], spec_version: int, copies: Copies | None = None
+) -> int:
+    """The vector of nodes and copies, in the order of their paths' bytes."""
     ordered = sorted(nodes, key=lambda node: utf8(node.path))
-    _check_nodes(ordered)
-    vector = writer.offsets(len(ordered))
-    for number, node in enumerate(ordered, start=1):
-        writer.link(vector + 4 * number, _write_node(writer, node, spec_version))
+    _check_nodes(ordered, copies)
+    vector = writer.offsets(len(ordered) + (len(copies) if copies else 0))
+    copied = copies.write(writer) if copies else np.zeros(0, np.intp)
+    targets = np.array([_write_node(writer, node, spec_version) for node in ordered], np.intp)
+    if copies:
+        targets = np.insert(copied, copies.before(utf8(node.path) for node in ordered), targets)
+    writer.link_all(vector, targets)
     return vector
 
 
-def _check_nodes(ordered: Sequence[Node]) -> None:
+def _check_nodes(ordered: Sequence[Node], copies: Copies | None) -> None:
     for before, node in pairwise(ordered):
         if before.path == node.path:
             raise invalid(f"two nodes have the path {node.path}")
-    if len({node.id for node in ordered}) != len(ordered):
+    ids = np.frombuffer(b"".join([node.id.raw for node in ordered]), ID8)
+    if copies:
+        ids = np.concatenate([copies.ids, ids])
+    ordered_ids = np.sort(ids.view("<u8"))
+    if (ordered_ids[1:] == ordered_ids[:-1]).any():
         raise invalid("two nodes have the same id")
 
 

@@ -15,6 +15,12 @@ def is_canonical(path: str) -> bool:
     return path.startswith(ROOT) and _UNRESOLVED.isdisjoint(path[1:].split(ROOT))
 
 
+def is_child(path: str, of: str) -> bool:
+    """Whether a path is directly below another one."""
+    parent, _, name = path.rpartition(ROOT)
+    return bool(name) and (parent or ROOT) == of
+
+
 def check_unicode(path: str) -> None:
     """Refuse a path that has no UTF-8, which is what is stored."""
     try:

@@ -190,11 +190,11 @@ class Writer:
     def __init__(self) -> None:
         self.data = bytearray(_WORD) + IDENTIFIER
         self.tables = 0
-        self._vtables: dict[Shape, int] = {}
+        self._vtables: dict[bytes, int] = {}
 
     def table(self, of: Shape, *values: object) -> int:
         """A table with a value for each field of its shape; zero for offsets, linked later."""
-        vtable = self.vtable(of)
+        vtable = self.vtable(of.vtable)
         at = self.pad(of.alignment)
         try:
             self.data += of.packer.pack(at - vtable, *values)
@@ -206,6 +206,12 @@ class Writer:
     def link(self, field: int, target: int) -> None:
         """Let an offset field point to a later position."""
         _U32.pack_into(self.data, field, target - field)
+
+    def link_all(self, vector: int, targets: npt.NDArray[np.intp]) -> None:
+        """Let all offsets of a vector point to later positions."""
+        first = vector + _WORD
+        fields = np.arange(first, first + _WORD * len(targets), _WORD)
+        self.data[first : first + _WORD * len(targets)] = (targets - fields).astype("<u4").tobytes()
 
     def attach(self, table: int, of: Shape, slot: int, target: int) -> None:
         """Let a table's field point to what was appended after it."""
@@ -241,7 +247,7 @@ class Writer:
 
     def records(self, groups: Sequence[Records], heap_size: int = 0) -> int:
         """A vector of tables, group after group; the heap that they link to is appended next."""
-        vtables = [self.vtable(group.layout.shape) for group in groups]
+        vtables = [self.vtable(group.layout.shape.vtable) for group in groups]
         vector = self.pad(_WORD)
         total = sum(group.count for group in groups)
         starts, end = _starts(groups, vector + _WORD + total * _WORD)
@@ -264,12 +270,12 @@ class Writer:
         self.data += bytes(-len(self.data) % alignment)
         return len(self.data)
 
-    def vtable(self, of: Shape) -> int:
-        """The one vtable of all tables of a shape, appended when it is first needed."""
-        known = self._vtables.get(of)
+    def vtable(self, octets: bytes) -> int:
+        """The one vtable of all tables with these fields, appended when it is first needed."""
+        known = self._vtables.get(octets)
         if known is None:
-            known = self._vtables[of] = self.pad(2)
-            self.data += of.vtable
+            known = self._vtables[octets] = self.pad(2)
+            self.data += octets
         return known
 
     def reserve(self, size: int) -> None:

@@ -13,7 +13,7 @@ from icechunk_stream.errors import ErrorKind, FormatError
 from icechunk_stream.format.columns import table_groups
 from icechunk_stream.format.flat import FlatBuffer, Table
 from icechunk_stream.format.header import FileType, open_envelope
-from icechunk_stream.format.ids import ID12, SnapshotId
+from icechunk_stream.format.ids import ID12, SnapshotId, find_row
 from icechunk_stream.format.snapshot import decode_metadata
 from icechunk_stream.format.updates import Status, Update, decode_status, decode_update
 
@@ -128,12 +128,6 @@ class SnapshotTable:
             seen.add(row)
             yield self.record(row)
             row = int(self.parents[row])
-
-
-def find_row(ids: npt.NDArray[np.void], id: SnapshotId) -> int | None:
-    """The row of an id among sorted ones."""
-    row = int(np.searchsorted(ids.view("S12"), np.bytes_(id.raw)))
-    return row if row < len(ids) and ids[row].tobytes() == id.raw else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from icechunk_stream.format.columns import table_groups
-from icechunk_stream.format.flat import FlatBuffer, Table
+from icechunk_stream.format.flat import FlatBuffer
 from icechunk_stream.format.header import FileType, open_envelope
-from icechunk_stream.format.ids import ID12, OBJECT_ID_SIZE, ManifestId, SnapshotId
-from icechunk_stream.format.nodes import Node, NodeSlot, decode_node
-from icechunk_stream.format.texts import byte_column
+from icechunk_stream.format.ids import ID12, OBJECT_ID_SIZE, ManifestId, SnapshotId, find_row
+from icechunk_stream.format.node_rows import read_nodes
 from icechunk_stream.format.values import MAX_VALUE_SIZE, decode_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
+
+    from icechunk_stream.format.flat import Table
+    from icechunk_stream.format.node_rows import Nodes
 
 MANIFEST_FILE_V1 = np.dtype(
     {
@@ -55,51 +55,35 @@ class ManifestFile:
     num_chunk_refs: int
 
 
-class Nodes:
-    """Nodes by path, each decoded when it is asked for."""
+class ManifestFiles:
+    """The manifests that a snapshot lists, as one column; found by id."""
 
-    __slots__ = ("_at", "_buffer", "_decoded", "paths")
+    __slots__ = ("_ids", "_order", "listed")
 
-    def __init__(self, buffer: FlatBuffer, at: list[int], paths: list[bytes]) -> None:
-        self.paths = paths
-        self._at = at
-        self._buffer = buffer
-        self._decoded: dict[int, Node] = {}
+    def __init__(self, listed: npt.NDArray[np.void]) -> None:
+        ids = listed["id"].copy()
+        self.listed = listed
+        self._order = np.argsort(ids.view("S12"), kind="stable")
+        self._ids = ids[self._order]
 
     def __len__(self) -> int:
-        return len(self.paths)
+        return len(self.listed)
 
-    def __iter__(self) -> Iterator[Node]:
-        """All nodes in the order of their paths' bytes."""
-        return (self._node(row) for row in range(len(self.paths)))
+    def __iter__(self) -> Iterator[ManifestFile]:
+        """All of them, in the order of the file."""
+        return (self._file(row) for row in range(len(self)))
 
-    def get(self, path: str) -> Node | None:
-        wanted = _sought(path)
-        row = bisect_left(self.paths, wanted)
-        found = row < len(self.paths) and self.paths[row] == wanted
-        return self._node(row) if found else None
+    def get(self, id: ManifestId) -> ManifestFile | None:
+        row = find_row(self._ids, id)
+        return None if row is None else self._file(int(self._order[row]))
 
-    def below(self, path: str) -> Iterator[Node]:
-        """The node at the path, if any, and all nodes under it."""
-        node = self.get(path)
-        if node is not None:
-            yield node
-        prefix = _sought(path if path == "/" else path + "/")
-        for row in range(bisect_left(self.paths, prefix), len(self.paths)):
-            if not self.paths[row].startswith(prefix):
-                return
-            if self.paths[row] != b"/":
-                yield self._node(row)
+    def repeat(self) -> bool:
+        """Whether a manifest is listed twice."""
+        return bool((self._ids[1:] == self._ids[:-1]).any())
 
-    def _node(self, row: int) -> Node:
-        node = self._decoded.get(row)
-        if node is None:
-            buffer = self._buffer.apart(again=False)
-            try:
-                node = self._decoded[row] = decode_node(buffer.table(self._at[row]))
-            finally:
-                self._buffer.spent = buffer.spent
-        return node
+    def _file(self, row: int) -> ManifestFile:
+        id, size, refs = self.listed[row].item()
+        return ManifestFile(ManifestId(id), size, refs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +95,7 @@ class Snapshot:
     flushed_at: int
     message: str
     metadata: dict[str, Any]
-    manifest_files: dict[ManifestId, ManifestFile]
+    manifest_files: ManifestFiles
     nodes: Nodes
     spec_version: int
     written_by: str
@@ -134,7 +118,7 @@ def decode_snapshot(data: bytes, key: str) -> Snapshot:
         message=root.need(root.text(SnapshotSlot.MESSAGE), "message"),
         metadata=decode_metadata(root, SnapshotSlot.METADATA, envelope.spec_version),
         manifest_files=_manifest_files(root),
-        nodes=_nodes(root),
+        nodes=read_nodes(root.buffer, root.need(root.target(SnapshotSlot.NODES), "nodes")),
         spec_version=envelope.spec_version,
         written_by=envelope.written_by,
         nbytes=len(envelope.payload),
@@ -153,27 +137,14 @@ def decode_metadata(table: Table, slot: int, spec_version: int) -> dict[str, Any
     return metadata
 
 
-def _sought(path: str) -> bytes:
-    """Bytes to look for; those of a path with lone surrogates are the bytes of no node."""
-    return path.encode("utf-8", "surrogatepass")
-
-
-def _manifest_files(root: Table) -> dict[ManifestId, ManifestFile]:
+def _manifest_files(root: Table) -> ManifestFiles:
     listed = _manifest_files_v1(root)
     if root.has(SnapshotSlot.MANIFEST_FILES_V2):
         listed = _manifest_files_v2(root)
-    files = {
-        id: ManifestFile(ManifestId(id), size, refs)
-        for id, size, refs in zip(
-            (id.tobytes() for id in listed["id"]),
-            listed["size_bytes"].tolist(),
-            listed["num_chunk_refs"].tolist(),
-            strict=True,
-        )
-    }
-    if len(files) != len(listed):
+    files = ManifestFiles(listed)
+    if files.repeat():
         raise root.buffer.error("a manifest is listed twice")
-    return {file.id: file for file in files.values()}
+    return files
 
 
 def _manifest_files_v1(root: Table) -> npt.NDArray[np.void]:
@@ -195,22 +166,3 @@ def _manifest_files_v2(root: Table) -> npt.NDArray[np.void]:
             if numbers is not None:
                 listed[name][group.rows] = numbers
     return listed
-
-
-def _nodes(root: Table) -> Nodes:
-    at = root.need(root.target(SnapshotSlot.NODES), "nodes")
-    buffer = root.buffer
-    count = buffer.vector(at, 4)[1]
-    tables = np.zeros(count, np.intp)
-    paths_at = np.zeros(count, np.intp)
-    for group in table_groups(buffer, at):
-        vectors = group.vectors(NodeSlot.PATH, 1)
-        if vectors is None:
-            raise buffer.error("a node lacks its path")
-        tables[group.rows] = group.at
-        paths_at[group.rows] = vectors[0] - 4
-        buffer.spend(int(vectors[1].sum()))
-    paths: list[bytes] = byte_column(buffer, paths_at).to_pylist()
-    if any(path <= before for before, path in pairwise(paths)):
-        raise buffer.error("its nodes are not in ascending order of their paths, or repeat")
-    return Nodes(buffer, tables.tolist(), paths)

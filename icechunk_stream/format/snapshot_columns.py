@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from icechunk_stream.format.columns import gather, nested_groups, table_groups
-from icechunk_stream.format.ids import ID12, OBJECT_ID_SIZE, SnapshotId
+from icechunk_stream.format.ids import ID12, OBJECT_ID_SIZE, SnapshotId, find_row
 from icechunk_stream.format.records import invalid, utf8
-from icechunk_stream.format.repo_info import NO_PARENT, V2, InfoSlot, find_row
+from icechunk_stream.format.repo_info import NO_PARENT, V2, InfoSlot
 from icechunk_stream.format.snapshot_encode import check_written_time
 from icechunk_stream.format.texts import byte_column, text_column
 from icechunk_stream.format.times import MAX_MICROS

@@ -39,7 +39,7 @@ _ID_WORDS = 3
 def write_snapshots(writer: Writer, columns: SnapshotColumns) -> int:
     """The vector of snapshots, and after it what they point to."""
     heap = _Heap(columns)
-    item_vtable = writer.vtable(_ITEM.shape)
+    item_vtable = writer.vtable(_ITEM.shape.vtable)
     vector = writer.records(list(heap.groups()), heap.size)
     heap.write(writer, item_vtable)
     return vector

@@ -46,7 +46,7 @@ def inspect_snapshot(assets: Assets, id: SnapshotId) -> dict[str, Any]:
                 "size_bytes": file.size_bytes,
                 "num_chunk_refs": file.num_chunk_refs,
             }
-            for file in snapshot.manifest_files.values()
+            for file in snapshot.manifest_files
         ],
         "nodes": [_node(node) for node in snapshot.nodes],
     }

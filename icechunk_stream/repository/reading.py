@@ -87,7 +87,7 @@ class Reading(Handle):
         snapshot = self._assets.snapshot(SnapshotId.parse(snapshot_id))
         return [
             ManifestFileInfo(str(file.id), file.size_bytes, file.num_chunk_refs)
-            for file in snapshot.manifest_files.values()
+            for file in snapshot.manifest_files
         ]
 
     # -- what spec v2 keeps beside the snapshots ---------------------------------------------------

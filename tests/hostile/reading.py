@@ -62,10 +62,10 @@ class Look:
 
 def _look_at_snapshot(snapshot: Snapshot, look: Look) -> None:
     from_micros(snapshot.flushed_at)
-    for file in snapshot.manifest_files.values():
+    for file in snapshot.manifest_files:
         str(file.id)
     nodes = snapshot.nodes
-    for path in nodes.paths:
+    for path in nodes.paths.to_pylist():
         node = look.at(lambda path=path: nodes.get(path.decode("utf-8", "replace")))  # type: ignore[misc]
         if node is not None:
             _look_at_node(node)

@@ -35,7 +35,7 @@ def arrays(snapshot: Snapshot) -> Iterator[ArrayNode]:
 def stored_manifests(repository: Repository) -> dict[bytes, Manifest]:
     """The manifests that the tip lists, read from their objects."""
     found = {}
-    for file in tip(repository).manifest_files.values():
+    for file in tip(repository).manifest_files:
         key = manifest_key(file.id)
         data = repository.storage.get(key)
         manifest = decode_manifest(data, key)
