@@ -100,6 +100,13 @@ class WorkingCopy:
     def branch(self) -> str:
         return self.tip.branch
 
+    def follow(self, rules: WritingRules) -> None:
+        """Lay out by other rules what is committed from now on."""
+        with self._lock:
+            self.check_editable()
+            self._rules = rules
+            self._committer = self._new_committer()
+
     def check_editable(self) -> None:
         """Refuse changes that a commit of unknown outcome may or may not have."""
         if self._committer.is_in_doubt:
