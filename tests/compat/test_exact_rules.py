@@ -48,7 +48,7 @@ def neighbours(name: str) -> set[str]:
 )
 def test_an_exact_expression_finds_its_paths_and_no_others(folder: str, names: list[str]) -> None:
     regex = exact_regex(folder, names)
-    paths = {f"{folder}/{name}" for name in names}
+    paths = frozenset(f"{folder}/{name}" for name in names)
     others = {f"{folder}/{each}" for name in names for each in neighbours(name)}
     others |= {f"/x{folder}/{name}" for name in names}
     assert exact_paths(regex) == paths
