@@ -79,6 +79,29 @@ def test_a_configuration_that_comes_between_is_kept(spec: int, key: str) -> None
         batches.repository.save_config()
 
 
+@pytest.mark.parametrize(("spec", "key"), [(1, "config.yaml"), (2, "repo")])
+def test_races_lost_in_a_row_are_run_again(spec: int, key: str) -> None:
+    storage = Interrupted(key, lambda _: None)
+    storage.before = None
+    batches = open_stream(storage, spec_version=spec)
+    losses = []
+
+    def save(there: Storage) -> None:
+        losses.append(len(losses))
+        config = ic.RepositoryConfig(inline_chunk_threshold_bytes=len(losses))
+        ic.Repository.open(there, config).save_config()
+        storage.before = save if len(losses) < 4 else None
+
+    storage.before = save
+    write(batches, 0, *range(20))
+
+    assert losses == [0, 1, 2, 3]
+    config = ic.Repository.fetch_config(storage)
+    assert config is not None
+    assert config.inline_chunk_threshold_bytes == 4
+    assert stored(storage) == RULES
+
+
 class Killed(BaseException):
     pass
 
