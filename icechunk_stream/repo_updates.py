@@ -134,16 +134,22 @@ class RepoSwap:
 def update_repo(
     assets: Assets,
     rules: UpdateRules,
-    change: Callable[[RepoInfo], RepoChange],
+    change: Callable[[RepoInfo], RepoChange | None],
     *,
     needs_online: bool = True,
 ) -> RepoInfo:
-    """Apply a change to the newest ``repo`` object; on every lost race, to the one that won."""
+    """Apply a change to the newest ``repo`` object; on every lost race, to the one that won.
+
+    Where there is nothing to change, it stays as it is.
+    """
     for tries in range(1, _IMMEDIATE_TRIES + rules.retry.max_tries + 1):
         held = assets.repo()
         if needs_online:
             require_online(held.info)
-        swap = RepoSwap.of(held, change(held.info), rules)
+        wanted = change(held.info)
+        if wanted is None:
+            return held.info
+        swap = RepoSwap.of(held, wanted, rules)
         written = _attempt(swap, assets)
         if not isinstance(written, LostRace):
             return written.info

@@ -149,8 +149,18 @@ class Session:
         return self._work is not None and not self._work.changes.is_empty
 
     @property
+    def created(self) -> tuple[Node, ...]:
+        """The groups and arrays that a commit of this session adds."""
+        return () if self._work is None else tuple(self._work.changes.created.values())
+
+    @property
     def config(self) -> RepositoryConfig:
         return self._config
+
+    def follow(self, config: RepositoryConfig, rules: WritingRules) -> None:
+        """Commit by a configuration that changed since the session was opened."""
+        self._working().follow(rules)
+        self._config = config
 
     def get_node_id(self, path: str) -> str:
         """The id that a group or array keeps for its whole life."""

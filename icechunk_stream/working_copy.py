@@ -25,7 +25,7 @@ from icechunk_stream.packing import EncodingRules
 from icechunk_stream.rebasing import Rebased, Stuck, rebase
 from icechunk_stream.repo_updates import UpdateRules
 from icechunk_stream.storage.retry import RetryPolicy
-from icechunk_stream.tips import RepoTip, read_tip
+from icechunk_stream.tips import RepoTip, read_tip, tip_in
 from icechunk_stream.writing import Edits, WriteRules
 
 if TYPE_CHECKING:
@@ -114,6 +114,14 @@ class WorkingCopy:
     @property
     def branch(self) -> str:
         return self.tip.branch
+
+    def follow(self, rules: WritingRules) -> None:
+        """Lay out by other rules what is committed from now on."""
+        with self._lock:
+            self.check_editable()
+            self._rules = rules
+            self._committer = self._new_committer()
+            self.tip = self._tip_now()
 
     def check_editable(self) -> None:
         """Refuse changes that a commit of unknown outcome may or may not have."""
@@ -212,6 +220,14 @@ class WorkingCopy:
             return
         if not self._committer.has_landed(newest, self.tip):
             self._rebase_onto(newest, solver)
+
+    def _tip_now(self) -> Tip:
+        """The tip in the newest ``repo`` object that was seen, if the branch did not move since."""
+        tip, held = self.tip, self._assets.last_repo
+        if not isinstance(tip, RepoTip) or held is None or tip.branch not in held.info.branches:
+            return tip
+        newest = tip_in(held, tip.branch)
+        return newest if newest.id == tip.id else tip
 
     def _new_committer(self) -> Committer:
         rules = self._rules

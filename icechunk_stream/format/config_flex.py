@@ -22,13 +22,23 @@ MAX_DEPTH = 300
 
 def decode_config_flexbuffer(data: Bytes, key: str) -> RepositoryConfig:
     """The stored configuration; raises ``FormatError`` that names ``key``."""
-    tree = cast("Tree", decode_flexbuffer(data, where=key, max_depth=MAX_DEPTH))
-    return decode_config(Node(tree, key, tagged=False))
+    return decode_config(config_flexbuffer_root(data, key))
 
 
 def encode_config_flexbuffer(config: RepositoryConfig) -> bytes:
     """The configuration as the reference library reads it, and as it would write it."""
-    return encode_flexbuffer(_plain(encode_config(config), MAX_DEPTH))
+    return config_flexbuffer(encode_config(config))
+
+
+def config_flexbuffer_root(data: Bytes, key: str) -> Node:
+    """The stored document, whatever it holds; raises ``FormatError`` that names ``key``."""
+    tree = cast("Tree", decode_flexbuffer(data, where=key, max_depth=MAX_DEPTH))
+    return Node(tree, key, tagged=False)
+
+
+def config_flexbuffer(tree: dict[str, Tree]) -> bytes:
+    """The bytes of a document."""
+    return encode_flexbuffer(_plain(tree, MAX_DEPTH))
 
 
 def _plain(tree: Tree, depth: int) -> Json:

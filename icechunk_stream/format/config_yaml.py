@@ -40,12 +40,21 @@ _DIRECTIVE = re.compile(r"(?:\A|[\r\n\x85\u2028\u2029])%")
 
 def decode_config_yaml(data: Bytes, key: str) -> RepositoryConfig:
     """The stored configuration; raises ``FormatError`` that names ``key``."""
-    return decode_config(Node(_parse(bytes(data), key), key, tagged=True))
+    return decode_config(config_yaml_root(data, key))
 
 
 def encode_config_yaml(config: RepositoryConfig) -> bytes:
     """The configuration as the reference library reads it."""
-    tree = encode_config(config)
+    return config_yaml(encode_config(config))
+
+
+def config_yaml_root(data: Bytes, key: str) -> Node:
+    """The stored document, whatever it holds; raises ``FormatError`` that names ``key``."""
+    return Node(_parse(bytes(data), key), key, tagged=True)
+
+
+def config_yaml(tree: dict[str, Tree]) -> bytes:
+    """The bytes of a document."""
     _check_depth(tree, MAX_DEPTH)
     encoded = yaml_text(tree).encode()
     if len(encoded) > MAX_SIZE:

@@ -22,6 +22,7 @@ from icechunk_stream.config import (
     SplitPathMatches,
 )
 from icechunk_stream.errors import InvalidInputError
+from icechunk_stream.manifests.exact_paths import exact_paths
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -38,7 +39,7 @@ def cell_sizes(rules: SplitSizes, node: ArrayNode) -> npt.NDArray[np.int64]:
     """Chunks along every axis of a cell: the first rule that speaks of an axis decides."""
     sizes: list[int | None] = [None] * len(node.shape)
     for condition, by_dimension in rules:
-        if not _is_about(condition, node.path):
+        if not is_about(condition, node.path):
             continue
         for axis, size in enumerate(sizes):
             if size is None:
@@ -46,12 +47,13 @@ def cell_sizes(rules: SplitSizes, node: ArrayNode) -> npt.NDArray[np.int64]:
     return np.array([size or _UNSPLIT for size in sizes], np.int64)
 
 
-def _is_about(condition: SplitCondition, path: str) -> bool:
+def is_about(condition: SplitCondition, path: str) -> bool:
+    """Whether a rule speaks of the array at a path."""
     match condition:
         case SplitOr(conditions):
-            return any(_is_about(each, path) for each in conditions)
+            return any(is_about(each, path) for each in conditions)
         case SplitAnd(conditions):
-            return all(_is_about(each, path) for each in conditions)
+            return all(is_about(each, path) for each in conditions)
         case SplitPathMatches(regex):
             return _matches(regex, path)
         case SplitNameMatches(regex):
@@ -82,6 +84,9 @@ def _is_about_axis(condition: SplitDimCondition, node: ArrayNode, axis: int) -> 
 @lru_cache(maxsize=_REMEMBERED)
 def _matches(regex: str, text: str) -> bool:
     """A search in time linear in the text: stored expressions are not to be trusted."""
+    exact = exact_paths(regex)
+    if exact is not None:
+        return text in exact
     try:
         return bool(pc.match_substring_regex(text, regex).as_py())
     except pa.ArrowInvalid as error:

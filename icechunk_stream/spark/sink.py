@@ -61,6 +61,7 @@ def icechunk_sink(
     write_mode: WriteMode = "auto",
     spec_version: int = 1,
     config: RepositoryConfig | None = None,
+    manage_splitting: bool = True,
 ) -> IcechunkSink:
     """A sink for ``writeStream.foreachBatch``.
 
@@ -81,6 +82,9 @@ def icechunk_sink(
             for small batches; "auto" takes up to 32 MiB to the driver.
         spec_version: That of a repository that is created; an existing one keeps its own.
         config: Configuration of the repository, where it is created or opened.
+        manage_splitting: Whether a rule is added to the stored configuration that splits the
+            manifests of growing arrays which the sink makes, so that others keep that layout too.
+            Arrays that a rule speaks of already are left alone.
     """
     settings = StreamSettings(
         layout=layout,
@@ -91,6 +95,7 @@ def icechunk_sink(
         bad_rows=BadRowsPolicy(_what(on_bad_rows), max_bad_rows),
         spec_version=spec_version,
         config=config,
+        manage_splitting=manage_splitting,
     )
     if write_mode not in get_args(WriteMode):
         message = f"write_mode {write_mode!r} is unknown: give 'auto', 'driver' or 'executors'"

@@ -13,6 +13,7 @@ from icechunk_stream.effects import monotonic, now_micros, random_fraction, slee
 from icechunk_stream.errors import ConflictError
 from icechunk_stream.storage.retry import RetryPolicy
 from icechunk_stream.stream.catching_up import caught_up
+from icechunk_stream.stream.cells import cells_of_new_arrays
 from icechunk_stream.stream.dimensions import Fixed
 from icechunk_stream.stream.frozen import FrozenMap
 from icechunk_stream.stream.hidden_cells import clear_hidden, lengths_of, suspects
@@ -57,6 +58,7 @@ class Stream:
     policy: LedgerPolicy
     destination: Destination
     courtesy: Courtesy
+    manage_splitting: bool = True
 
     @property
     def branch(self) -> str:
@@ -77,6 +79,11 @@ class Stream:
         for axis in written.axes:
             path = self.destination.path(axis.name)
             self.destination.known.keep_axis(reader.array(path), axis)
+
+    def split_new_arrays(self, session: Session, written: WrittenRows) -> None:
+        """See to it that whoever writes the new arrays lays their references out alike."""
+        if self.manage_splitting:
+            self.repository.split_new_arrays(cells_of_new_arrays(session, written.axes), session)
 
     def clear_hidden(self, session: Session, base: Session) -> None:
         """Where others may have made arrays shorter, see to it that nothing comes back."""
@@ -129,6 +136,7 @@ class Attempts:
         self.stream.clear_hidden(session, base)
         written = write_rows(session, base, self.stream.destination, self.rows)
         self._keep_bad_rows(written)
+        self.stream.split_new_arrays(session, written)
         timings = Timings(self.started_at, FrozenMap({"write": monotonic() - self.began}))
         write_ledger(session, self.stream.app_id, judgement.entry(written.counts, timings))
         id = self._commit(session)

@@ -9,6 +9,7 @@ from icechunk_stream.errors import RefNotFoundError
 from icechunk_stream.format.paths import canonical
 from icechunk_stream.refs import MAIN
 from icechunk_stream.repository import Repository
+from icechunk_stream.repository.splitting import split_sizes
 from icechunk_stream.stream.attempts import Attempts, Stream
 from icechunk_stream.stream.courtesy import Courtesy
 from icechunk_stream.stream.ledger import LedgerPolicy
@@ -38,6 +39,7 @@ class StreamSettings:
     bad_rows: BadRowsPolicy = field(default_factory=BadRowsPolicy)
     spec_version: int = 1
     config: RepositoryConfig | None = None
+    manage_splitting: bool = True
 
     def __post_init__(self) -> None:
         check_app_id(self.app_id)
@@ -56,6 +58,7 @@ class Batches:
             policy=settings.policy,
             destination=Destination(settings.layout, canonical(settings.group), settings.bad_rows),
             courtesy=Courtesy(repository, settings.branch, settings.app_id),
+            manage_splitting=settings.manage_splitting,
         )
 
     @classmethod
@@ -65,7 +68,18 @@ class Batches:
             storage, settings.config, create_version=settings.spec_version
         )
         _require_branch(repository, settings.branch)
-        return cls(repository, settings)
+        batches = cls(repository, settings)
+        if settings.manage_splitting and settings.config and split_sizes(settings.config):
+            # Splitting that is given hides the rules that are stored.
+            repository.follow_stored_splitting(batches.paths)
+        return batches
+
+    @property
+    def paths(self) -> list[str]:
+        """Those of the arrays that the layout has."""
+        destination = self._stream.destination
+        layout = destination.layout
+        return [destination.path(name) for name in (*layout.dims, *layout.variables)]
 
     def write(self, call: Call, rows: RowSource, keep: KeepBadRows | None = None) -> BatchOutcome:
         """Commit a batch, on whatever tip the branch has by then.
