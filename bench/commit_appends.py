@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.commit_bases import Copies
+from bench.commit_plot import plot
 from bench.commit_refs import BATCH, OURS, PEER, Layout
 from bench.harness import Report, say
 
@@ -133,7 +134,7 @@ def points(folder: Path, *, quick: bool) -> Iterator[Point]:
             yield measured(folder, spec, refs, splits, 10 if quick else _COMMITS)
 
 
-def run(report: Report, folder: Path) -> list[Point]:
+def run(report: Report, folder: Path) -> None:
     found = []
     report.lines.append(_HEADER)
     for point in points(folder, quick=report.quick):
@@ -148,4 +149,4 @@ def run(report: Report, folder: Path) -> list[Point]:
             f" at {mine[0].refs:,} (at most {GROWTH_TARGET:g}); the peer with best splitting"
             f" {mine[-1].peer / mine[0].peer:.2f} times"
         )
-    return found
+    plot(found, quick=report.quick)

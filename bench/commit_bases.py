@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import sys
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
@@ -85,6 +87,27 @@ def opened(layout: Layout, storage: Any, refs: int, arrays: int = 1) -> Archive:
 def created(layout: Layout, storage: Any, spec: int) -> Archive:
     repository = layout.library.Repository.create(storage, layout.config, spec_version=spec)
     return Archive(repository, {ARRAY: 0})
+
+
+@dataclass(slots=True)
+class Manifests:
+    """The manifest objects of a repository, which are never removed; those of a base are known."""
+
+    folder: Path
+    known: set[str]
+    sizes: dict[str, int]
+
+    @classmethod
+    def of(cls, path: Path) -> Manifests:
+        folder = path / "manifests"
+        return cls(folder, {path.name for path in folder.glob("*")}, {})
+
+    def look(self) -> None:
+        with os.scandir(self.folder) as entries:
+            for entry in entries:
+                if entry.name not in self.known:
+                    self.known.add(entry.name)
+                    self.sizes[entry.name] = entry.stat().st_size
 
 
 class Copies:

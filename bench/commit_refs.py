@@ -77,9 +77,7 @@ class Archive:
     def append(self, count: int = BATCH, names: Iterable[str] | None = None) -> Spent:
         """Let arrays grow by so many references each; all of them if none are named."""
         began = perf_counter()
-        session = self.repository.writable_session("main")
-        self._grow(session.store, count, list(self.lengths if names is None else names))
-        return self._commit(session, began)
+        return self.commit(self.grown(count, names), began)
 
     def append_chunks(self, count: int = BATCH) -> Spent:
         """Let the array grow by chunks of a kilobyte, objects of their own."""
@@ -87,24 +85,26 @@ class Archive:
         session = self.repository.writable_session("main")
         first, self.lengths[ARRAY] = self.lengths[ARRAY], self.lengths[ARRAY] + count
         asyncio.run(set_chunks(session.store, range(first, first + count)))
-        return self._commit(session, began)
+        return self.commit(session, began)
 
     def replace(self, specs: Sequence[Any]) -> Spent:
         """Write chunks anew that the array has."""
         began = perf_counter()
         session = self.repository.writable_session("main")
         session.store.set_virtual_refs(ARRAY, specs, validate_containers=False)
-        return self._commit(session, began)
+        return self.commit(session, began)
 
-    def _grow(self, store: Any, count: int, names: list[str]) -> None:
-        asyncio.run(set_documents(store, {name: self.lengths[name] + count for name in names}))
-        for name in names:
-            set_refs(
-                store, name, range(self.lengths[name], self.lengths[name] + count), self.prefix
-            )
-            self.lengths[name] += count
+    def grown(self, count: int = BATCH, names: Iterable[str] | None = None) -> Any:
+        """A session in which arrays have grown."""
+        session, chosen = self.repository.writable_session("main"), list(names or self.lengths)
+        sizes = {name: self.lengths[name] + count for name in chosen}
+        asyncio.run(set_documents(session.store, sizes))
+        for name, size in sizes.items():
+            set_refs(session.store, name, range(self.lengths[name], size), self.prefix)
+        self.lengths |= sizes
+        return session
 
-    def _commit(self, session: Any, began: float) -> Spent:
+    def commit(self, session: Any, began: float) -> Spent:
         ready = perf_counter()
         session.commit("batch")
         done = perf_counter()

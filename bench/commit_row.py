@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench.commit_bases import Copies
+from bench.commit_bases import Copies, Manifests
 from bench.commit_refs import ARRAY, BATCH, OURS, PEER, Archive, Layout
 from bench.harness import say
 
@@ -57,27 +56,6 @@ class Tight:
 
     of_batches: float
     of_all: float
-
-
-@dataclass(slots=True)
-class Manifests:
-    """The manifest objects of a repository, which are never removed; those of a base are known."""
-
-    folder: Path
-    known: set[str]
-    sizes: dict[str, int]
-
-    @classmethod
-    def of(cls, path: Path) -> Manifests:
-        folder = path / "manifests"
-        return cls(folder, {path.name for path in folder.glob("*")}, {})
-
-    def look(self) -> None:
-        with os.scandir(self.folder) as entries:
-            for entry in entries:
-                if entry.name not in self.known:
-                    self.known.add(entry.name)
-                    self.sizes[entry.name] = entry.stat().st_size
 
 
 def kinds(*, quick: bool) -> list[Kind]:

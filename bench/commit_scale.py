@@ -3,45 +3,42 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from bench import commit_appends, commit_row, commit_stream
-from bench.commit_plot import plot
+from bench import commit_appends, commit_far, commit_late, commit_row, commit_stream
 from bench.harness import Report, data_folder
 
-
-def appends(folder: Path, *, quick: bool) -> None:
-    report = Report("commit_scale --only appends", commit_appends.PEER_TEXT, quick)
-    found = commit_appends.run(report, folder)
-    report.write()
-    plot(found, quick=quick)
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
-def row(folder: Path, *, quick: bool) -> None:
-    report = Report("commit_scale --only row", commit_row.PEER_TEXT, quick)
-    commit_row.run(report, folder)
-    report.write()
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A section of the results, and how to make it."""
+
+    options: str
+    peer: str
+    run: Callable[[Report, Path], object]
 
 
-def stream(folder: Path, *, quick: bool) -> None:
-    report = Report("commit_scale --only stream", commit_stream.PEER_TEXT, quick)
-    commit_stream.run(report, folder, 1_000 if quick else 10_000)
-    report.write()
-
-
-def long_stream(folder: Path, *, quick: bool) -> None:
-    report = Report("commit_scale --stream", commit_stream.PEER_TEXT, quick)
-    commit_stream.run(report, folder, 2_000 if quick else 100_000)
-    report.write()
-
-
-CASES = {"appends": appends, "row": row, "stream": stream}
+LONG = Part("--stream", commit_stream.PEER_TEXT, partial(commit_stream.run, batches=100_000))
+PARTS = {
+    "appends": Part("--only appends", commit_appends.PEER_TEXT, commit_appends.run),
+    "row": Part("--only row", commit_row.PEER_TEXT, commit_row.run),
+    "stream": Part("--only stream", commit_stream.PEER_TEXT, commit_stream.run),
+    "far": Part("--only far", commit_far.FAR_TEXT, commit_far.run),
+    "foreign": Part("--only foreign", commit_far.FOREIGN_TEXT, commit_far.run_foreign),
+    "late": Part("--only late", commit_late.PEER_TEXT, commit_late.run),
+}
 
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES), help="these cases")
-    parser.add_argument("--stream", action="store_true", help="100,000 batches, and no other case")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="these parts")
+    parser.add_argument("--stream", action="store_true", help="100,000 batches, and no other part")
     parser.add_argument("--quick", action="store_true", help="smaller data and fewer rounds")
     parser.add_argument("--data", type=Path, help="keep the data in this folder, and use it again")
     return parser.parse_args()
@@ -49,12 +46,12 @@ def parsed() -> argparse.Namespace:
 
 def main() -> None:
     options = parsed()
+    parts = [LONG] if options.stream else [PARTS[name] for name in options.only]
     with data_folder(options.data) as folder:
-        if options.stream:
-            long_stream(folder, quick=options.quick)
-            return
-        for name in options.only:
-            CASES[name](folder, quick=options.quick)
+        for part in parts:
+            report = Report(f"commit_scale {part.options}", part.peer, options.quick)
+            part.run(report, folder)
+            report.write()
 
 
 if __name__ == "__main__":

@@ -62,7 +62,8 @@ class Reader:
         return in_fresh_process(_SCRIPT, ["read", self.module, str(self.path), str(refs)])
 
 
-def run(report: Report, folder: Path, batches: int) -> None:
+def run(report: Report, folder: Path, batches: int = 10_000) -> None:
+    batches = 1_000 if report.quick else batches
     refs = batches * BATCH
     path, found = streamed(folder, batches)
     _report_writer(report, found, batches)
