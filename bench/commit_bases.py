@@ -10,12 +10,16 @@ import sys
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import icechunk_stream
 from bench.commit_refs import ARRAY, PREFIX, Archive, Layout, set_documents, set_refs
 from bench.datasets import kept
 from bench.harness import in_fresh_process
+from bench.sink_places import Place
+
+if TYPE_CHECKING:
+    from bench.sink_places import Seen
 
 # A commit of the reference library encodes each of its manifests in a pass over all changes.
 _SET_AT_ONCE, _MANIFESTS_AT_ONCE = 1_000_000, 50
@@ -68,11 +72,11 @@ def write_base(path: Path, layout: Layout, spec: int, refs: int, names: list[str
 def copied(path: Path, target: Path) -> Path:
     """A repository to write to; objects that are never written again are not copied."""
 
-    def copy(source: str, to: str) -> object:
-        inside = Path(source).relative_to(path).parts[0]
-        if inside in _WRITTEN_ONCE:
-            return Path(to).hardlink_to(source)
-        return shutil.copyfile(source, to)
+    def copy(source: str, to: str) -> None:
+        if Path(source).relative_to(path).parts[0] in _WRITTEN_ONCE:
+            Path(to).hardlink_to(source)
+        else:
+            shutil.copyfile(source, to)
 
     shutil.copytree(path, target, copy_function=copy)
     return target
@@ -87,6 +91,12 @@ def opened(layout: Layout, storage: Any, refs: int, arrays: int = 1) -> Archive:
 def created(layout: Layout, storage: Any, spec: int) -> Archive:
     repository = layout.library.Repository.create(storage, layout.config, spec_version=spec)
     return Archive(repository, {ARRAY: 0})
+
+
+def objects_in(path: Path) -> Seen:
+    """The files of a repository, without backups: stores copy these themselves."""
+    found = Place(path).seen()
+    return {file: about for file, about in found.items() if file.parent.name != "overwritten"}
 
 
 @dataclass(slots=True)

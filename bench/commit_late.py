@@ -127,9 +127,8 @@ def lines(
 
 
 def run(report: Report, folder: Path) -> None:
-    refs, splits, rounds = 1_000_000, (2_500, 5_000, 10_000, 50_000), _ROUNDS
-    if report.quick:
-        refs, splits, rounds = 50_000, (1_000, 5_000), 3
+    refs, rounds = (50_000, 3) if report.quick else (1_000_000, _ROUNDS)
+    splits = (1_000, 5_000) if report.quick else (2_500, 5_000, 10_000, 50_000)
     report.lines.append(_HEADER)
     for spec in (1, 2):
         for kind in kinds(refs):

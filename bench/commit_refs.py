@@ -155,8 +155,9 @@ def ranges(rows: Numbers) -> tuple[Numbers, Numbers]:
     """Where in its file each chunk is, and how long: as irregular as compressed chunks are."""
     files, ranks = np.unique(rows // PER_FILE, return_inverse=True)
     every = files[:, None] * PER_FILE + np.arange(PER_FILE, dtype=np.uint64)
-    lengths = 100 + (every * np.uint64(2_654_435_761) % np.uint64(2**32)) % np.uint64(1024)
-    offsets = np.cumsum(lengths, axis=1, dtype=np.uint64) - lengths
+    scattered = every * np.uint64(2_654_435_761) % np.uint64(2**32)
+    lengths = (scattered % np.uint64(1024) + np.uint64(100)).astype(np.uint64)
+    offsets = (np.cumsum(lengths, axis=1) - lengths).astype(np.uint64)
     places = rows % PER_FILE
     return offsets[ranks, places], lengths[ranks, places]
 

@@ -8,7 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import commit_appends, commit_far, commit_late, commit_row, commit_stream
+from bench import (
+    commit_appends,
+    commit_far,
+    commit_late,
+    commit_nodes,
+    commit_row,
+    commit_stream,
+    commit_wide,
+)
 from bench.harness import Report, data_folder
 
 if TYPE_CHECKING:
@@ -29,6 +37,8 @@ PARTS = {
     "appends": Part("--only appends", commit_appends.PEER_TEXT, commit_appends.run),
     "row": Part("--only row", commit_row.PEER_TEXT, commit_row.run),
     "stream": Part("--only stream", commit_stream.PEER_TEXT, commit_stream.run),
+    "wide": Part("--only wide", commit_wide.PEER_TEXT, commit_wide.run),
+    "nodes": Part("--only nodes", commit_nodes.PEER_TEXT, commit_nodes.run),
     "far": Part("--only far", commit_far.FAR_TEXT, commit_far.run),
     "foreign": Part("--only foreign", commit_far.FOREIGN_TEXT, commit_far.run_foreign),
     "late": Part("--only late", commit_late.PEER_TEXT, commit_late.run),

@@ -89,9 +89,8 @@ def _report_writer(report: Report, found: dict[str, Any], batches: int) -> None:
 
 
 def _report_opening(report: Report, folder: Path, path: Path, refs: int) -> None:
-    runs = []
+    runs, target = [], folder / "written"
     for _ in range(ROUNDS):
-        target = folder / "written"
         shutil.rmtree(target, ignore_errors=True)
         copied(path, target)
         runs.append(in_fresh_process(_SCRIPT, ["open", str(target), str(refs)]))
