@@ -10,13 +10,12 @@ from itertools import count
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import boto3
-
 from bench.commit_bases import Copies, base, opened
 from bench.commit_refs import BATCH, OURS, PEER, Layout
 from bench.harness import say
 from bench.sink_places import LATENCY_MS, Place, Places, far_places
 from icechunk_stream.testing.wrapped_storage import WrappedStorage
+from tests.object_stores.buckets import s3_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,13 +51,7 @@ class Far:
         place = self.places.of(f"copy-{next(self.numbers)}")
         server = place.server
         assert server is not None
-        client = boto3.client(
-            "s3",
-            endpoint_url=server.endpoint,
-            aws_access_key_id=server.access_key_id,
-            aws_secret_access_key=server.secret_access_key,
-            region_name=server.region,
-        )
+        client = s3_client(server)
         prefix, bucket = place.folder.name, place.folder.parent.name
 
         def put(file: Path) -> None:
