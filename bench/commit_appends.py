@@ -21,9 +21,10 @@ GROWTH_TARGET, PEER_TARGET = 1.3, 2.0
 PEER_TEXT = (
     "icechunk on a local folder, one repository kept open, a session for each batch. Best"
     " splitting: for each size the quickest of the configurations that its line names, each met"
-    " with its last manifest half full. Default: all references of an array in one manifest, few"
-    " commits where these take seconds. Ours has its default configuration, which the repository"
-    " does not speak of. A batch of either side sets 100 virtual references by"
+    " with its last manifest half full (those of 10,000,000 references were laid out by us as it"
+    " lays them out, since that takes seconds). Default: all references of an array in one"
+    " manifest, few commits where these take seconds. Ours has its default configuration, which"
+    " the repository does not speak of. A batch of either side sets 100 virtual references by"
     " `set_virtual_refs_arr` and the array's new shape by `set`; sides take turns, a commit each"
 )
 # About where writing many manifests costs as much as rewriting a large one.

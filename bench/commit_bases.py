@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import icechunk_stream
-from bench.commit_refs import ARRAY, PREFIX, Archive, Layout, set_documents, set_refs
+from bench.commit_refs import ARRAY, OURS, PREFIX, Archive, Layout, set_documents, set_refs
 from bench.datasets import kept
 from bench.harness import in_fresh_process
 from bench.sink_places import Place
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # A commit of the reference library encodes each of its manifests in a pass over all changes.
 _SET_AT_ONCE, _MANIFESTS_AT_ONCE = 1_000_000, 50
+_LARGE = 5_000_000
 # What is never written again may be shared by copies of a repository.
 _WRITTEN_ONCE = {"manifests", "snapshots", "transactions", "chunks"}
 _numbers = count()
@@ -53,8 +54,7 @@ def names_of(arrays: int) -> list[str]:
 
 def write_base(path: Path, layout: Layout, spec: int, refs: int, names: list[str], at: str) -> int:
     """References in bulk, so many at once as a commit of the library takes well."""
-    storage = local_storage(layout.library, path)
-    repository = layout.library.Repository.create(storage, layout.config, spec_version=spec)
+    repository = _new_repository(path, layout, spec, refs)
     split = layout.split
     step = _SET_AT_ONCE if split is None else min(_SET_AT_ONCE, _MANIFESTS_AT_ONCE * split)
     session = repository.writable_session("main")
@@ -67,6 +67,17 @@ def write_base(path: Path, layout: Layout, spec: int, refs: int, names: list[str
             session = repository.writable_session("main")
     session.commit("before")
     return refs * len(names)
+
+
+def _new_repository(path: Path, layout: Layout, spec: int, refs: int) -> Any:
+    """By the library itself, but large ones with splitting by us, laid out as it would."""
+    if layout.split is None or refs <= _LARGE:
+        storage = local_storage(layout.library, path)
+        return layout.library.Repository.create(storage, layout.config, spec_version=spec)
+    storage = local_storage(icechunk_stream, path)
+    config = Layout(OURS.module, layout.split).config
+    made = icechunk_stream.Repository.create(storage, config, spec_version=spec)
+    return made.with_manifest_policy(icechunk_stream.OnePerCell())
 
 
 def copied(path: Path, target: Path) -> Path:
