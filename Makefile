@@ -44,6 +44,8 @@ bench: venv ## measure against the reference library; rewrites bench/RESULTS.md
 	$(PYTHON) bench/read.py --s3
 	$(PYTHON) bench/storage.py
 	$(PYTHON) bench/commit_latency.py
+	$(PYTHON) bench/commit_scale.py
+	$(PYTHON) bench/commit_scale.py --stream
 	$(PYTHON) bench/write.py
 	$(PYTHON) bench/write.py --s3
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import tempfile
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ import numpy as np
 from zarr.core.buffer import default_buffer_prototype
 
 import icechunk_stream
+from bench.commit_refs import document
 from bench.harness import Case, Report, arguments, say
 from bench.s3_clients import isolate, memory_folder, s3_storage
 from tests.object_stores import servers
@@ -72,23 +72,6 @@ class Side:
 
     def _commit(self, session: Any) -> None:
         session.commit("batch")
-
-
-def document(length: int) -> bytes:
-    grid = {"name": "regular", "configuration": {"chunk_shape": [1]}}
-    keys = {"name": "default", "configuration": {"separator": "/"}}
-    members = {
-        "zarr_format": 3,
-        "node_type": "array",
-        "shape": [length],
-        "data_type": "uint8",
-        "chunk_grid": grid,
-        "chunk_key_encoding": keys,
-        "fill_value": 0,
-        "codecs": [{"name": "bytes"}],
-        "attributes": {},
-    }
-    return json.dumps(members).encode()
 
 
 def _buffer(data: bytes) -> Any:
