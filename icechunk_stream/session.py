@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from icechunk_stream.format.ids import SnapshotId
     from icechunk_stream.format.nodes import Node
     from icechunk_stream.tips import Tip
-    from icechunk_stream.working_copy import Workplace
+    from icechunk_stream.working_copy import Workplace, WritingRules
     from icechunk_stream.writing import Edits
 
 _MAX_INDEX = 2**32 - 1

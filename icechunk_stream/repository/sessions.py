@@ -96,7 +96,9 @@ class Sessions(Handle):
     def _follow(self, stored: StoredConfig, paths: Collection[str]) -> None:
         config = with_stored_rules(self._config, stored.config, paths)
         self._opened = replace(self._opened, config=config)
-        self._writing_rules = WritingRules.of(config, self.spec_version)
+        self._writing_rules = WritingRules.of(
+            config, self.spec_version, self._opened.manifest_policy
+        )
 
     @contextmanager
     def transaction(

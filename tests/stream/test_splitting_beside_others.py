@@ -84,7 +84,7 @@ def test_races_lost_in_a_row_are_run_again(spec: int, key: str) -> None:
     storage = Interrupted(key, lambda _: None)
     storage.before = None
     batches = open_stream(storage, spec_version=spec)
-    losses = []
+    losses: list[int] = []
 
     def save(there: Storage) -> None:
         losses.append(len(losses))
