@@ -46,6 +46,7 @@ bench: venv ## measure against the reference library; rewrites bench/RESULTS.md
 	$(PYTHON) bench/commit_latency.py
 	$(PYTHON) bench/commit_scale.py
 	$(PYTHON) bench/commit_scale.py --stream
+	$(PYTHON) bench/history.py
 	$(PYTHON) bench/write.py
 	$(PYTHON) bench/write.py --s3
 
