@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -227,15 +226,17 @@ def info_of(
 def _refs(root: Table, slot: RepoSlot, count: int) -> dict[str, int]:
     at = root.need(root.target(slot), slot.name.lower())
     names, rows = _ref_columns(root.buffer, at)
-    for name, row in zip(names, rows, strict=True):
-        if row >= count:
-            raise root.buffer.error(f"the ref {name!r} points to snapshot {row} of {count}")
-    if any(name.encode() <= before.encode() for before, name in pairwise(names)):
+    far = np.flatnonzero(rows >= count)
+    if len(far):
+        name, row = names[far[0]], int(rows[far[0]])
+        raise root.buffer.error(f"the ref {name!r} points to snapshot {row} of {count}")
+    # Strings are in the order of their UTF-8.
+    if names != sorted(set(names)):
         raise root.buffer.error(f"its {slot.name.lower()} are not in ascending order")
-    return dict(zip(names, rows, strict=True))
+    return dict(zip(names, rows.tolist(), strict=True))
 
 
-def _ref_columns(buffer: FlatBuffer, vector_at: int) -> tuple[list[str], list[int]]:
+def _ref_columns(buffer: FlatBuffer, vector_at: int) -> tuple[list[str], npt.NDArray[np.intp]]:
     names, rows = np.zeros((2, buffer.vector(vector_at, 4)[1]), np.intp)
     for group in table_groups(buffer, vector_at):
         texts = group.vectors(0, 1)
@@ -245,15 +246,15 @@ def _ref_columns(buffer: FlatBuffer, vector_at: int) -> tuple[list[str], list[in
         names[group.rows] = texts[0] - 4
         numbers = group.scalars(1, "<u4")
         rows[group.rows] = 0 if numbers is None else numbers
-    return text_column(buffer, names).to_pylist(), rows.tolist()
+    return text_column(buffer, names).to_pylist(), rows
 
 
 def _deleted_tags(root: Table) -> tuple[str, ...]:
     root.need(root.target(RepoSlot.DELETED_TAGS), "deleted_tags")
-    tags = tuple(root.texts(RepoSlot.DELETED_TAGS))
-    if any(tag <= before for before, tag in pairwise(tags)):
+    tags = list(root.texts(RepoSlot.DELETED_TAGS))
+    if tags != sorted(set(tags)):
         raise root.buffer.error("its deleted tags are not in ascending order, or repeat")
-    return tags
+    return tuple(tags)
 
 
 def _flags(root: Table, slot: RepoSlot) -> frozenset[int]:
