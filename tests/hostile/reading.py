@@ -114,6 +114,7 @@ def _look_at_repo(info: RepoInfo, look: Look) -> None:
     from_micros(info.status.set_at)
     for update in look.at(info.updates) or ():
         from_micros(update.updated_at)
+    look.at(info.log)
     stored = info.config
     if stored is not None:
         look.at(lambda: decode_config_flexbuffer(stored, KEY))
