@@ -52,7 +52,7 @@ class NodeBlocks:
 
     Tables and manifests of all nodes follow, each with the row of the node that it belongs to, and
     tables with the number of their vtable, which has no field that is not known. Names are those
-    that several nodes share, one row for each offset that points to one.
+    outside of the blocks, one row for each offset that points to one.
     """
 
     buffer: FlatBuffer
@@ -132,19 +132,18 @@ class _Survey:
 
     def finish(self) -> NodeBlocks:
         tables, names = self.tables.joined(), self.names.joined()
-        fields = _joined(self.name_fields, np.intp)
-        shared = _used_by_several(names)
-        parts = _all_of([tables, self.vectors.joined(), names.where(~shared)])
+        parts = _all_of([tables, self.vectors.joined()])
         starts = np.full(len(self.whole), _NO_PLACE, np.intp)
         ends = np.zeros(len(self.whole), np.intp)
         np.minimum.at(starts, parts.rows, parts.starts)
         np.maximum.at(ends, parts.rows, parts.ends)
-        names, fields = names.where(shared), fields[shared]
-        # Copying changes these words: of all parts, only the table that has them may.
-        cover = _cover(parts, len(self.buffer))
-        for words, rows in ((tables.starts, tables.rows), (fields, names.rows)):
-            self.whole[rows[cover[words >> 2] != 1]] = False
         self.whole[_overlapping(starts, ends)] = False
+        inside = (starts[names.rows] <= names.starts) & (names.ends <= ends[names.rows])
+        outer, fields = names.where(~inside), _joined(self.name_fields, np.intp)[~inside]
+        # Copying changes these words: of all parts, only the table that has them may.
+        cover = _cover(_all_of([parts, names.where(inside)]), len(self.buffer))
+        for words, rows in ((tables.starts, tables.rows), (fields, outer.rows)):
+            self.whole[rows[cover[words >> 2] != 1]] = False
         return NodeBlocks(
             buffer=self.buffer,
             starts=starts,
@@ -154,9 +153,9 @@ class _Survey:
             tables=tables.starts,
             table_rows=tables.rows,
             table_vtables=_joined(self.table_vtables, np.intp),
-            names=names.starts,
+            names=outer.starts,
             name_fields=fields,
-            name_rows=names.rows,
+            name_rows=outer.rows,
             manifests=_joined(self.manifests, ID12),
             manifest_rows=_joined(self.manifest_rows, np.intp),
         )
@@ -297,19 +296,6 @@ def _cover(parts: _Places, size: int) -> npt.NDArray[np.int32]:
     np.add.at(cover, parts.starts >> 2, 1)
     np.subtract.at(cover, -(-parts.ends // OFFSET_SIZE), 1)
     return np.cumsum(cover, out=cover)
-
-
-def _used_by_several(names: _Places) -> Mask:
-    """Which places are those of several rows."""
-    order = np.argsort(names.starts, kind="stable")
-    starts, rows = names.starts[order], names.rows[order]
-    firsts = np.flatnonzero(np.diff(starts, prepend=-1))
-    counts = np.diff(np.append(firsts, len(starts)))
-    shared = np.zeros(len(starts), np.bool_)
-    if len(starts):
-        several = np.minimum.reduceat(rows, firsts) != np.maximum.reduceat(rows, firsts)
-        shared[order] = np.repeat(several, counts)
-    return shared
 
 
 def _check_paths(buffer: FlatBuffer, at: Positions) -> None:

@@ -55,7 +55,7 @@ class Copies:
         return np.searchsorted(self.rows, np.array(places, np.intp))
 
     def write(self, writer: Writer) -> Positions:
-        """Append the blocks and the names that they share; where the table of each node now is."""
+        """Append the blocks and the names outside of them; where the table of each node now is."""
         blocks = self.blocks
         vtables = np.array([writer.vtable(octets) for octets in blocks.vtables], np.intp)
         runs = _runs(blocks, self.rows, writer.pad(_PHASE))
@@ -71,7 +71,7 @@ class Copies:
         return self.nodes.at[self.rows] + runs.shifts[self.rows]
 
     def _link_names(self, words: npt.NDArray[np.int32], runs: _Runs) -> Heap:
-        """Let offsets point to shared names, which will stand behind the blocks."""
+        """Let offsets point to the names, which will stand behind the blocks."""
         blocks = self.blocks
         kept = self._has(blocks.name_rows)
         used, numbers = np.unique(blocks.names[kept], return_inverse=True)
