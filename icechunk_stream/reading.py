@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
 from icechunk_stream.assets import snapshot_key
 from icechunk_stream.errors import (
     ErrorKind,
@@ -21,6 +19,7 @@ from icechunk_stream.virtual.fetch import fetch_virtual
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    import numpy as np
     import numpy.typing as npt
 
     from icechunk_stream.assets import Assets
