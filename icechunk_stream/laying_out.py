@@ -138,7 +138,9 @@ def _job(change: Change, yard: Yard, known: _Known) -> _Job:
             lambda: tiered_plan(old.refs, old.sizes, run, grid, policy),
         )
         if tiers is not None:
-            return _Job(change.node, grid, TieredParts(old, grid, run, state, tiers))
+            return _Job(
+                change.node, grid, TieredParts(old, grid, run, state, tiers, policy.cell_refs)
+            )
     cells = plan(old.refs, run, grid)
     return _Job(change.node, grid, CellParts(old, grid, run, state, cells))
 

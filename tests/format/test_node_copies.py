@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from icechunk_stream.errors import InvalidInputError
 from icechunk_stream.format.ids import ID12, ManifestId, NodeId, SnapshotId
 from icechunk_stream.format.node_blocks import node_blocks
-from icechunk_stream.format.nodes import ArrayNode, GroupNode, ManifestRefs
+from icechunk_stream.format.nodes import (
+    ArrayDataSlot,
+    ArrayNode,
+    GroupNode,
+    ManifestRefs,
+    NodeSlot,
+    NodeType,
+)
 from icechunk_stream.format.snapshot import ManifestFile, decode_snapshot
 from icechunk_stream.format.snapshot_encode import SnapshotContents, encode_snapshot
 from tests.format.encodable import KEY, U32, U64, node_ids, nodes, snapshots
@@ -102,7 +109,21 @@ def said(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def assert_all_copied(snapshot: Snapshot) -> None:
+    """All nodes can be copied, and their strings end as those of a strict reader do."""
     assert node_blocks(snapshot.nodes, snapshot.spec_version).whole.all()
+    buffer = snapshot.nodes.buffer
+    for at in snapshot.nodes.at.tolist():
+        node = buffer.table(at)
+        strings = [node.target(NodeSlot.PATH)]
+        data = node.table(NodeSlot.DATA)
+        assert data is not None
+        if node.scalar(NodeSlot.DATA_TYPE, "B") == NodeType.ARRAY:
+            names = data.tables(ArrayDataSlot.DIMENSION_NAMES)
+            strings += [name.target(0) for name in names if name.has(0)]
+        for string in strings:
+            assert string is not None
+            start, size = buffer.vector(string, 1)
+            assert buffer.data[start + size] == 0
 
 
 @pytest.mark.parametrize("spec_version", [1, 2])
