@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from zarr.core.buffer import default_buffer_prototype
 
 import icechunk_stream
-from bench.commit_latency import document
+from bench.commit_refs import document
 from bench.harness import ROOT, Case, Report, Stopwatch, arguments, data_folder, say
 from icechunk_stream.storage import LocalStorage
 

@@ -150,7 +150,8 @@ def build_repo_info(state: RepoState, key: str) -> RepoInfo:
     vector, begin = snapshots.write_vector(writer)
     writer.attach(root, of, RepoSlot.SNAPSHOTS, vector)
     _check_tables(writer.tables)
-    buffer = FlatBuffer(snapshots.appended(writer.data), key)
+    payload = memoryview(snapshots.appended(writer.data)).toreadonly()
+    buffer = FlatBuffer(payload, key)
     table = snapshots.table(buffer, vector, begin)
     return info_of(buffer.root(), table, log, WRITER.decode())
 

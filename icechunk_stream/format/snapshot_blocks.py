@@ -7,7 +7,7 @@ which they were made: one more is appended, and compression finds its neighbours
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -154,9 +154,7 @@ def _merged_rows(kept: npt.NDArray[np.void], added: npt.NDArray[np.void]) -> npt
     return rows
 
 
-def _merged(
-    rows: npt.NDArray[np.int32], *columns: npt.NDArray[np.generic]
-) -> npt.NDArray[np.generic]:
+def _merged(rows: npt.NDArray[np.int32], *columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
     whole = np.concatenate(columns)
     merged = np.empty_like(whole)
     merged[rows] = whole

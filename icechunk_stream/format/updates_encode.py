@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from icechunk_stream.format.updates import Status
 
     Positions = npt.NDArray[np.intp]
+    Fields = Mapping[int, npt.NDArray[Any]]
     Links = Mapping[int, int | Positions]
 
 _STATUS = ((0, "B"), (1, "Q"))
@@ -125,7 +126,7 @@ class _Page:
                 yield self._kinds(FORMS[tag], rows, _TABLE)
 
     def _entries(self, of: Layout, rows: Positions, links: Links) -> _Group:
-        fields = {0: self.columns.tags[rows], 2: self.columns.times[rows]}
+        fields: Fields = {0: self.columns.tags[rows], 2: self.columns.times[rows]}
         return _Group(of, rows, 0, fields, links)
 
     def _statuses(self, rows: Positions) -> Iterator[_Group]:
@@ -148,7 +149,7 @@ class _Group:
     of: Layout
     rows: Positions
     place: int
-    fields: Mapping[int, npt.NDArray[np.generic]]
+    fields: Fields
     links: Links
 
 
