@@ -130,7 +130,8 @@ class BatchRows:
         if not self._sizes.are_small or self._sizes.row_bytes is None:
             return None
         most = int(DRIVER_BYTES // self._sizes.row_bytes)
-        table = _unless_refused(_first(chosen, most + 1))
+        # Spark compiles a plan anew for another number, and this one seldom changes.
+        table = _unless_refused(_first(chosen, 1 << most.bit_length()))
         return None if table is None or len(table) > most else table
 
 
