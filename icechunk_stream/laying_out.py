@@ -106,10 +106,10 @@ class _Known:
     """What was found for other arrays of the commit: most have equal grids and equal changes."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[bytes, ...], Any] = {}
+        self._found: dict[object, Any] = {}
 
     def get(self, columns: Sequence[npt.NDArray[Any]], find: Callable[[], T]) -> T:
-        key = tuple(column.tobytes() for column in columns)
+        key = tuple((column.shape, column.tobytes()) for column in columns)
         if key not in self._found:
             self._found[key] = find()
         found: T = self._found[key]
