@@ -295,8 +295,9 @@ def _overlapping(starts: Positions, ends: Positions) -> Positions:
 def _cover(parts: _Places, size: int) -> npt.NDArray[np.int32]:
     """How many parts each word of the buffer is in."""
     cover = np.zeros(-(-size // OFFSET_SIZE) + 1, np.int32)
-    np.add.at(cover, parts.starts >> 2, 1)
-    np.subtract.at(cover, -(-parts.ends // OFFSET_SIZE), 1)
+    # With a number of another type it is twenty times slower.
+    np.add.at(cover, parts.starts >> 2, np.int32(1))
+    np.add.at(cover, (parts.ends + OFFSET_SIZE - 1) >> 2, np.int32(-1))
     return np.cumsum(cover, out=cover)
 
 
