@@ -47,6 +47,7 @@ bench: venv ## measure against the reference library; rewrites bench/RESULTS.md
 	$(PYTHON) bench/commit_scale.py
 	$(PYTHON) bench/commit_scale.py --stream
 	$(PYTHON) bench/history.py
+	$(PYTHON) bench/wide.py
 	$(PYTHON) bench/write.py
 	$(PYTHON) bench/write.py --s3
 

@@ -111,15 +111,16 @@ class Nodes:
         return node
 
     def _decode(self, row: int) -> Node:
-        """Decode a node; what it visits counts once, and has counted where it was forgotten."""
+        """Decode a node; what it visits has counted already where it was only forgotten."""
         again = bool(self._counted[row])
         buffer = self.buffer.apart(again=again)
         try:
-            return decode_node(buffer.table(int(self.at[row])))
+            node = decode_node(buffer.table(int(self.at[row])))
         finally:
             if not again:
-                self._counted[row] = True
                 self.buffer.spent = buffer.spent
+        self._counted[row] = True
+        return node
 
     def _below(self, path: str) -> range:
         """Rows under a path, without its own."""

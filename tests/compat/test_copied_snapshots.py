@@ -65,6 +65,9 @@ class Hierarchy:
     def begin(self, store: Any) -> None:
         for group in ("", "group/", "group/deep/"):
             put(store, f"{group}zarr.json", b'{"zarr_format":3,"node_type":"group"}')
+        # So many that the others are copied.
+        for number in range(20):
+            put(store, f"filler-{number}/zarr.json", b'{"zarr_format":3,"node_type":"group"}')
         for path in self.random.sample(PATHS, 12):
             self._create(store, path)
 

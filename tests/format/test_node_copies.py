@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icechunk_stream.errors import InvalidInputError
+from icechunk_stream.format import snapshot_encode
 from icechunk_stream.format.ids import ID12, ManifestId, NodeId, SnapshotId
 from icechunk_stream.format.node_blocks import node_blocks
 from icechunk_stream.format.nodes import (
@@ -27,6 +28,7 @@ from tests.format.encodable import KEY, U32, U64, node_ids, nodes, snapshots
 from tests.format.test_snapshot_encode import plain
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from icechunk_stream.format.nodes import Node
@@ -41,6 +43,14 @@ FIXTURES = (
     "expire-repo-v1-by-1.1.21",
     "expire-repo-v2-by-working-copy",
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def copy_few_nodes_too() -> Iterator[None]:
+    """So few as these are otherwise written anew, which is quicker."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot_encode, "_FEW", 0)
+        yield
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from icechunk_stream.errors import FormatError, InvalidInputError
+from icechunk_stream.format import snapshot_encode
 from icechunk_stream.format.ids import NodeId, SnapshotId
 from icechunk_stream.format.node_blocks import node_blocks
 from icechunk_stream.format.nodes import ArrayNode, GroupNode
@@ -21,13 +22,21 @@ from tests.hostile.reading import KEY, SNAPSHOT, seal
 from tests.hostile.test_mutants import payloads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from icechunk_stream.format.nodes import Node
     from icechunk_stream.format.snapshot import Snapshot
 
 BLOCK = 1_000
 NEW = GroupNode(NodeId(b"\xfe new id"), "/new", b"{}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def copy_few_nodes_too() -> Iterator[None]:
+    """So few as these are otherwise written anew, which is quicker."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot_encode, "_FEW", 0)
+        yield
 
 
 def committed_on(payload: bytes | bytearray, spec_version: int = 2) -> tuple[Snapshot, Snapshot]:
