@@ -198,19 +198,32 @@ def decode_repo_info(data: bytes, key: str) -> RepoInfo:
         message = f"spec version {spec_version} is unknown; a newer library may read it"
         raise FormatError(message, ErrorKind.UNSUPPORTED_SPEC_VERSION, key=key)
     root.need(root.target(RepoSlot.LATEST_UPDATES), "latest_updates")
-    return info_of(root, _snapshots(root), None, envelope.written_by)
+    snapshots = _snapshots(root)
+    tags, branches = (
+        _refs(root, slot, len(snapshots)) for slot in (RepoSlot.TAGS, RepoSlot.BRANCHES)
+    )
+    known = Known(snapshots, tags, branches)
+    return info_of(root, known, envelope.written_by)
 
 
-def info_of(
-    root: Table, snapshots: SnapshotTable, log: UpdateColumns | None, written_by: str
-) -> RepoInfo:
-    """What an object says beside its snapshots; whoever has just written it knows its log."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """The large parts of an object; whoever has just written it also knows its log."""
+
+    snapshots: SnapshotTable
+    tags: dict[str, int]
+    branches: dict[str, int]
+    log: UpdateColumns | None = None
+
+
+def info_of(root: Table, known: Known, written_by: str) -> RepoInfo:
+    """What an object says beside what is known."""
     return RepoInfo(
         spec_version=V2,
-        tags=_refs(root, RepoSlot.TAGS, len(snapshots)),
-        branches=_refs(root, RepoSlot.BRANCHES, len(snapshots)),
+        tags=known.tags,
+        branches=known.branches,
         deleted_tags=_deleted_tags(root),
-        snapshots=snapshots,
+        snapshots=known.snapshots,
         status=decode_status(root.need(root.table(RepoSlot.STATUS), "status")),
         metadata=decode_metadata(root, RepoSlot.METADATA, V2),
         repo_before_updates=root.text(RepoSlot.REPO_BEFORE_UPDATES),
@@ -219,7 +232,7 @@ def info_of(
         disabled_flags=_flags(root, RepoSlot.DISABLED_FLAGS),
         written_by=written_by,
         root=root,
-        known_log=log,
+        known_log=known.log,
     )
 
 

@@ -22,7 +22,7 @@ from icechunk_stream.format.records import (
     shape,
     utf8,
 )
-from icechunk_stream.format.repo_info import V2, RepoSlot, info_of
+from icechunk_stream.format.repo_info import V2, Known, RepoSlot, info_of
 from icechunk_stream.format.snapshot_blocks import all_snapshots
 from icechunk_stream.format.snapshot_encode import write_metadata
 from icechunk_stream.format.update_columns import UpdateColumns
@@ -144,16 +144,17 @@ def build_repo_info(state: RepoState, key: str) -> RepoInfo:
     writer.link(0, root)
     for slot, at in _write_parts(writer, state, log):
         writer.attach(root, of, slot, at)
-    for slot, refs in ((RepoSlot.TAGS, state.tags), (RepoSlot.BRANCHES, state.branches)):
-        names, rows = _ref_rows(refs, state.stored, snapshots, moved)
-        writer.attach(root, of, slot, _write_refs(writer, names, rows))
+    tags = _ref_rows(state.tags, state.stored, snapshots, moved)
+    branches = _ref_rows(state.branches, state.stored, snapshots, moved)
+    writer.attach(root, of, RepoSlot.TAGS, _write_refs(writer, tags))
+    writer.attach(root, of, RepoSlot.BRANCHES, _write_refs(writer, branches))
     vector, begin = snapshots.write_vector(writer)
     writer.attach(root, of, RepoSlot.SNAPSHOTS, vector)
     _check_tables(writer.tables)
     payload = memoryview(snapshots.appended(writer.data)).toreadonly()
     buffer = FlatBuffer(payload, key)
-    table = snapshots.table(buffer, vector, begin)
-    return info_of(buffer.root(), table, log, WRITER.decode())
+    known = Known(snapshots.table(buffer, vector, begin), tags, branches, log)
+    return info_of(buffer.root(), known, WRITER.decode())
 
 
 def _check_tables(count: int) -> None:
@@ -215,14 +216,12 @@ def _ref_rows(
     stored: SnapshotTable | None,
     snapshots: SnapshotBlocks,
     moved: npt.NDArray[np.int32],
-) -> tuple[list[str], npt.NDArray[np.integer]]:
-    """The names of refs in order, and the rows to which they point."""
+) -> dict[str, int]:
+    """The rows to which refs point, in the order of their names."""
     if isinstance(refs, StoredRefs) and refs.table is stored:
         rows = np.fromiter(refs.rows.values(), np.intp, len(refs))
-        return list(refs.rows), moved[rows]
-    names = sorted(refs, key=utf8)
-    found = [_ref_row(name, refs[name], snapshots) for name in names]
-    return names, np.array(found, np.intp)
+        return dict(zip(refs.rows, moved[rows].tolist(), strict=True))
+    return {name: _ref_row(name, refs[name], snapshots) for name in sorted(refs, key=utf8)}
 
 
 def _ref_row(name: str, id: SnapshotId, snapshots: SnapshotBlocks) -> int:
@@ -232,14 +231,15 @@ def _ref_row(name: str, id: SnapshotId, snapshots: SnapshotBlocks) -> int:
     return row
 
 
-def _write_refs(writer: Writer, names: list[str], rows: npt.NDArray[np.integer]) -> int:
-    texts = lay_out(pa.array(names, pa.large_string()), terminated=True)
+def _write_refs(writer: Writer, refs: Mapping[str, int]) -> int:
+    texts = lay_out(pa.array(list(refs), pa.large_string()), terminated=True)
+    rows = np.fromiter(refs.values(), np.uint32, len(refs))
 
     def fill(block: Block, chosen: slice) -> None:
         block.link(0, texts.starts[:-1][chosen])
         block.set(1, rows[chosen])
 
-    vector = writer.records([Records(_REF, len(names), fill)], texts.size)
+    vector = writer.records([Records(_REF, len(refs), fill)], texts.size)
     texts.write(writer)
     return vector
 
