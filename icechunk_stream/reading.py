@@ -99,14 +99,14 @@ class SnapshotReader:
 
     def columns(self, node: ArrayNode, number: int) -> RefColumns:
         """References of an array in one of its manifests."""
-        file = self._file(node, number)
+        file = self.file(node, number)
         return self._of(self.assets.manifest(file), node, number)
 
     def manifest_counts(
         self, node: ArrayNode, numbers: npt.NDArray[np.intp]
     ) -> npt.NDArray[np.int64]:
         """How many references manifests of an array have, those of other arrays included."""
-        files = (self._file(node, number) for number in numbers.tolist())
+        files = (self.file(node, number) for number in numbers.tolist())
         return np.array([file.num_chunk_refs for file in files], np.int64)
 
     def bytes(self, payload: ChunkPayload, start: int, end: int) -> BytesLike:
@@ -131,7 +131,8 @@ class SnapshotReader:
     def _cached(self, node: ArrayNode, number: int) -> Manifest | None:
         return self.assets.cached_manifest(node.manifests.id(number))
 
-    def _file(self, node: ArrayNode, number: int) -> ManifestFile:
+    def file(self, node: ArrayNode, number: int) -> ManifestFile:
+        """What the snapshot says of one of an array's manifests."""
         id = node.manifests.id(number)
         file = self.snapshot.manifest_files.get(id)
         if file is None:
