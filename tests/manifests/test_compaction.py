@@ -139,7 +139,7 @@ def test_arrays_of_few_chunks_share_a_manifest(spec_version: int) -> None:
     assert isinstance(outcome, Compacted)
     assert (outcome.before.manifests, outcome.after.manifests) == (6, 1)
     assert sizes(repository) == {f"/{name}": [2] for name in NAMES}
-    assert values(repository) == dict.fromkeys(NAMES, [0, 1])
+    assert values(repository) == {key: [0, 1] for key in NAMES}
 
 
 def test_references_that_no_array_uses_vanish(spec_version: int) -> None:
@@ -225,8 +225,8 @@ def test_an_amended_commit_keeps_its_log_and_loses_its_manifests() -> None:
         repository._assets.transaction_log(SnapshotId.parse(id))
         for id in (str(old), outcome.snapshot_id)
     ]
-    assert [sorted(log.updated_chunks) for log in logs][0] == sorted(logs[1].updated_chunks)
-    assert [each.message for each in repository.ancestry(branch="main")][0] == "amended"
+    assert next(sorted(log.updated_chunks) for log in logs) == sorted(logs[1].updated_chunks)
+    assert next(each.message for each in repository.ancestry(branch="main")) == "amended"
     assert len(list(repository.ancestry(branch="main"))) == count
     assert values(repository) == before
 
