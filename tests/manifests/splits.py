@@ -11,6 +11,7 @@ from icechunk_stream import (
 
 
 def along_first_axis(chunks: int) -> ManifestConfig:
-    sizes = {ManifestSplitDimCondition.Axis(0): chunks}
-    rules = {ManifestSplitCondition.AnyArray(): sizes}
-    return ManifestConfig(splitting=ManifestSplittingConfig.from_dict(rules))
+    splitting = ManifestSplittingConfig.from_dict(
+        {ManifestSplitCondition.AnyArray(): {ManifestSplitDimCondition.Axis(0): chunks}}
+    )
+    return ManifestConfig(splitting=splitting)
