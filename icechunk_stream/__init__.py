@@ -23,6 +23,13 @@ from icechunk_stream.cloud_credentials import (
     gcs_refreshable_credentials,
     gcs_static_credentials,
 )
+from icechunk_stream.compacting.outcome import (
+    AlreadyCompact,
+    Compacted,
+    CompactionOutcome,
+    CompactionProgress,
+    ManifestTotals,
+)
 from icechunk_stream.config import (
     CachingConfig,
     ChecksumAlgorithm,
@@ -141,6 +148,7 @@ def supported_spec_versions() -> list[SpecVersion]:
 
 
 __all__ = [
+    "AlreadyCompact",
     "AlreadyExistsError",
     "AnyAzureCredential",
     "AnyCredential",
@@ -156,6 +164,9 @@ __all__ = [
     "ChecksumAlgorithm",
     "ChunkType",
     "CommitStateUnknownError",
+    "Compacted",
+    "CompactionOutcome",
+    "CompactionProgress",
     "CompressionAlgorithm",
     "CompressionConfig",
     "Conflict",
@@ -186,6 +197,7 @@ __all__ = [
     "ManifestSplitCondition",
     "ManifestSplitDimCondition",
     "ManifestSplittingConfig",
+    "ManifestTotals",
     "ManifestVirtualChunkLocationCompressionConfig",
     "NodeNotFoundError",
     "NotFoundError",

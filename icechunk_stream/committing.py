@@ -108,9 +108,14 @@ class Committer:
     attempts: set[SnapshotId] = field(default_factory=set)
 
     def commit(
-        self, tip: Tip, base: SnapshotReader, changes: ChangeSet, message: Message
+        self,
+        tip: Tip,
+        base: SnapshotReader,
+        changes: ChangeSet,
+        message: Message,
+        tree: Tree | None = None,
     ) -> Landed | Overtaken:
-        """Put a commit on a tip whose snapshot is the base of the changes.
+        """Put a commit on a tip whose snapshot is the base of the changes, and of a given tree.
 
         Raises:
             CommitStateUnknownError: the commit may or may not be in the history, or may get there
@@ -121,7 +126,9 @@ class Committer:
         settled = self._settle(tip, message.move) if self.attempts else None
         if settled is not None:
             return settled
-        draft = self._draft(tip, base, changes, message)
+        if tree is None:
+            tree = build_tree(changes, Yard(base, self.encoding, self.shelf, self.upkeep))
+        draft = self._draft(tip, tree, changes, message)
         move = message.move(draft.record)
         swap = swap_of(self.assets, tip, move, self.updates)
         prepared = self._store(draft, swap)
@@ -158,11 +165,10 @@ class Committer:
             self.attempts.clear()
         return overtaken
 
-    def _draft(self, tip: Tip, base: SnapshotReader, changes: ChangeSet, message: Message) -> Draft:
-        tree = build_tree(changes, Yard(base, self.encoding, self.shelf, self.upkeep))
+    def _draft(self, tip: Tip, tree: Tree, changes: ChangeSet, message: Message) -> Draft:
         id = SnapshotId(random_bytes(OBJECT_ID_SIZE))
         log = log_of(changes, id)
-        parent: SnapshotId | None = base.snapshot.id
+        parent: SnapshotId | None = tree.base.id
         if message.move is Amend:
             amended = history_of(self.assets, tip).record(tip.id)
             parent = amended.parent_id
@@ -170,7 +176,7 @@ class Committer:
         record = SnapshotRecord(
             id=id,
             parent_id=parent,
-            flushed_at=moment_after(base.snapshot.flushed_at),
+            flushed_at=moment_after(tree.base.flushed_at),
             message=message.text,
             metadata=dict(message.metadata),
         )

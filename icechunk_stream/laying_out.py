@@ -11,7 +11,6 @@ import numpy as np
 from icechunk_stream.errors import InternalError
 from icechunk_stream.format.boxes import overlap
 from icechunk_stream.format.ids import ID12
-from icechunk_stream.format.keys import KeySpace
 from icechunk_stream.format.nodes import ManifestRefs
 from icechunk_stream.manifests.policy import Tiered
 from icechunk_stream.manifests.rebuild import Grid, plan
@@ -195,6 +194,4 @@ def _order(extents: npt.NDArray[np.uint32], job: _Job) -> npt.NDArray[np.intp]:
     """Cell by cell, and in each by the first corner."""
     if len(extents) > 1 and overlap(extents):
         raise InternalError(f"new extents of {job.node.path} overlap; nothing was committed")
-    low = extents[:, :, 0]
-    within = np.argsort(KeySpace.within(job.node.grid).pack(low), kind="stable")
-    return within[np.argsort(job.grid.cells(low[within]), kind="stable")]
+    return job.grid.in_order(extents[:, :, 0])

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from icechunk_stream.effects import random_bytes
 from icechunk_stream.format.ids import OBJECT_ID_SIZE, ManifestId
+from icechunk_stream.format.manifest import MAX_ARRAYS
 from icechunk_stream.format.manifest_encode import encode_manifest
 from icechunk_stream.format.snapshot import ManifestFile
 from icechunk_stream.manifests.policy import Tiered
@@ -63,6 +64,18 @@ class Part:
         return extents_of(self.table)
 
 
+class Packable(Protocol):
+    """What a manifest may hold of one array beside what it holds of others."""
+
+    @property
+    def node(self) -> NodeId: ...
+
+    def __len__(self) -> int: ...
+
+
+P = TypeVar("P", bound=Packable)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class NewManifest:
     """A new manifest; ``data`` is None for one that is stored already."""
@@ -97,7 +110,7 @@ def new_manifests(
     parts: Iterable[Part], rules: EncodingRules, storage: Storage, shelf: Shelf
 ) -> list[NewManifest]:
     """Manifests with all parts; what an earlier attempt stored is not made again."""
-    bins = list(_packed(parts, rules.shared_refs))
+    bins = list(packed(parts, rules.shared_refs))
     calls = [partial(_made, each, rules, shelf) for each in bins]
     if sum(map(len, (part for each in bins for part in each))) < _WORTH_A_THREAD:
         return [call() for call in calls]
@@ -106,18 +119,21 @@ def new_manifests(
 
 def _made(parts: Sequence[Part], rules: EncodingRules, shelf: Shelf) -> NewManifest:
     known = shelf.find(parts)
-    if known is not None:
-        return known
+    return encoded(parts, rules) if known is None else known
+
+
+def encoded(parts: Sequence[Part], rules: EncodingRules) -> NewManifest:
+    """A manifest with some parts, each of another array."""
     id = ManifestId(random_bytes(OBJECT_ID_SIZE))
     tables = {part.node: part.table for part in parts}
     data = encode_manifest(id, tables, rules.spec_version, rules.level)
     return NewManifest(tuple(parts), ManifestFile(id, len(data), sum(map(len, parts))), data)
 
 
-def _packed(parts: Iterable[Part], most: int) -> Iterator[list[Part]]:
+def packed(parts: Iterable[P], most: int) -> Iterator[list[P]]:
     """Parts that share a manifest: no array twice, and no more references than ``most``."""
     before: dict[NodeId, int] = defaultdict(int)
-    open_: dict[int, list[Part]] = defaultdict(list)
+    open_: dict[int, list[P]] = defaultdict(list)
     refs: dict[int, int] = defaultdict(int)
     for part in parts:
         if len(part) >= most:
@@ -126,7 +142,7 @@ def _packed(parts: Iterable[Part], most: int) -> Iterator[list[Part]]:
         # The n-th small part of an array goes with the n-th ones of others.
         number = before[part.node]
         before[part.node] += 1
-        if refs[number] + len(part) > most:
+        if refs[number] + len(part) > most or len(open_[number]) == MAX_ARRAYS:
             yield open_.pop(number)
             refs[number] = 0
         open_[number].append(part)

@@ -98,7 +98,7 @@ class SnapshotReader:
 
     def columns(self, node: ArrayNode, number: int) -> RefColumns:
         """References of an array in one of its manifests."""
-        file = self._file(node, number)
+        file = self.file(node, number)
         return self._of(self.assets.manifest(file), node, number)
 
     def manifest_counts(
@@ -108,7 +108,7 @@ class SnapshotReader:
         counts = self.snapshot.manifest_files.counts(node.manifests.ids[numbers])
         for number in numbers[counts < 0].tolist():
             # It is not listed: the error says so.
-            self._file(node, number)
+            self.file(node, number)
         return counts
 
     def bytes(self, payload: ChunkPayload, start: int, end: int) -> BytesLike:
@@ -133,7 +133,8 @@ class SnapshotReader:
     def _cached(self, node: ArrayNode, number: int) -> Manifest | None:
         return self.assets.cached_manifest(node.manifests.id(number))
 
-    def _file(self, node: ArrayNode, number: int) -> ManifestFile:
+    def file(self, node: ArrayNode, number: int) -> ManifestFile:
+        """What the snapshot says of one of an array's manifests."""
         id = node.manifests.id(number)
         file = self.snapshot.manifest_files.get(id)
         if file is None:

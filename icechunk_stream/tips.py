@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from icechunk_stream.errors import ErrorKind, FormatError, SessionStateError
+from icechunk_stream.format.ids import INITIAL_SNAPSHOT
 from icechunk_stream.format.repo_info_encode import RepoState
 from icechunk_stream.format.updates import CommitAmended, NewCommit, NewDetachedSnapshot
 from icechunk_stream.info import SpecVersion
@@ -89,6 +91,16 @@ def tip_in(held: HeldRepo, branch: str) -> RepoTip:
     if row is None:
         raise no_branch(branch)
     return RepoTip(branch, held.info.snapshots.id(row), held)
+
+
+def check_amendable(tip: Tip) -> None:
+    """Refuse to replace a tip that nothing can take the place of."""
+    if not isinstance(tip, RepoTip):
+        text = "amending needs a repository of spec v2, and this one has spec v1: commit"
+        raise FormatError(text, ErrorKind.UNSUPPORTED_SPEC_VERSION)
+    if tip.id == INITIAL_SNAPSHOT:
+        text = "the first snapshot of a repository cannot be amended: commit instead"
+        raise SessionStateError(text, ErrorKind.NO_AMEND_FOR_INITIAL_COMMIT)
 
 
 def swap_of(assets: Assets, tip: Tip, move: Move, rules: UpdateRules) -> Swap:

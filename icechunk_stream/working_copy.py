@@ -14,18 +14,16 @@ from icechunk_stream.effects import random_fraction, sleep
 from icechunk_stream.errors import (
     ConflictError,
     ErrorKind,
-    FormatError,
     RebaseFailedError,
     RefNotFoundError,
     SessionStateError,
 )
-from icechunk_stream.format.ids import INITIAL_SNAPSHOT
 from icechunk_stream.overlay import OverlayReader
 from icechunk_stream.packing import EncodingRules
 from icechunk_stream.rebasing import Rebased, Stuck, rebase
 from icechunk_stream.repo_updates import UpdateRules
 from icechunk_stream.storage.retry import RetryPolicy
-from icechunk_stream.tips import RepoTip, read_tip, tip_in
+from icechunk_stream.tips import RepoTip, check_amendable, read_tip, tip_in
 from icechunk_stream.writing import Edits, WriteRules
 
 if TYPE_CHECKING:
@@ -165,12 +163,7 @@ class WorkingCopy:
 
     def amend(self, message: Message) -> SnapshotId:
         """Replace the tip by a commit that has its changes and these."""
-        if not isinstance(self.tip, RepoTip):
-            text = "amending needs a repository of spec v2, and this one has spec v1: commit"
-            raise FormatError(text, ErrorKind.UNSUPPORTED_SPEC_VERSION)
-        if self.base.snapshot.id == INITIAL_SNAPSHOT:
-            text = "the first snapshot of a repository cannot be amended: commit instead"
-            raise SessionStateError(text, ErrorKind.NO_AMEND_FOR_INITIAL_COMMIT)
+        check_amendable(self.tip)
         return self.commit(message)
 
     def flush(self, message: Message) -> SnapshotId:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias, cast
 
+from icechunk_stream.format.config_conditions import encode_split_sizes
 from icechunk_stream.format.config_encode import encode_config, too_deep
 from icechunk_stream.format.config_node import Node, Plain, Tagged, resolve
 from icechunk_stream.format.config_tree import decode_config
 from icechunk_stream.format.flexbuffers import decode_flexbuffer, encode_flexbuffer
 
 if TYPE_CHECKING:
-    from icechunk_stream.config import RepositoryConfig
+    from icechunk_stream.config import RepositoryConfig, SplitSizes
     from icechunk_stream.format.config_node import Tree
     from icechunk_stream.format.json_value import Json
 
@@ -39,6 +40,11 @@ def config_flexbuffer_root(data: Bytes, key: str) -> Node:
 def config_flexbuffer(tree: dict[str, Tree]) -> bytes:
     """The bytes of a document."""
     return encode_flexbuffer(_plain(tree, MAX_DEPTH))
+
+
+def plain_split_sizes(rules: SplitSizes) -> Json:
+    """Splitting rules as plain lists and maps, as the reference has them in metadata."""
+    return _plain(encode_split_sizes(rules), MAX_DEPTH)
 
 
 def _plain(tree: Tree, depth: int) -> Json:

@@ -59,6 +59,12 @@ class Grid:
             return np.zeros(len(indices), np.int64)
         return self.space.pack((indices // self.sizes).astype(np.uint32))
 
+    def in_order(self, indices: npt.NDArray[np.uint32]) -> Numbers:
+        """Rows cell by cell, and in each by their indices."""
+        within = np.argsort(KeySpace.within(self.chunks.tolist()).pack(indices), kind="stable")
+        order: Numbers = within[np.argsort(self.cells(indices[within]), kind="stable")]
+        return order
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:

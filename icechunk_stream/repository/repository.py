@@ -21,8 +21,8 @@ from icechunk_stream.info import SpecVersion
 from icechunk_stream.opening import Found, find_repository, require_repository
 from icechunk_stream.repository.changing import Changing
 from icechunk_stream.repository.handle import Opened
+from icechunk_stream.repository.maintaining import Maintaining
 from icechunk_stream.repository.reading import Reading, resolve
-from icechunk_stream.repository.sessions import Sessions
 from icechunk_stream.session import Session
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _CREATED_BY_OTHERS = (
 )
 
 
-class Repository(Reading, Changing, Sessions):
+class Repository(Reading, Changing, Maintaining):
     """Open one with ``Repository.open(storage)``, make one with ``Repository.create(storage)``."""
 
     @classmethod

@@ -10,12 +10,12 @@ import importlib
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from icechunk_stream import Repository
+from icechunk_stream import Repository, Tiered
 from icechunk_stream.testing.storage_calls import Call, Script
 from icechunk_stream.testing.wrapped_storage import WrappedStorage
 from tests.concurrency.contents import GROUP, Contents, array, numbers, write
@@ -28,16 +28,19 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 SECONDS = 150
 
+COMPACTION = "compaction"
+SMALL = Tiered(cell_refs=8, ratio=3, most=6, shared_refs=4)
 _WIDTH = 256  # numbers in a chunk that is beyond the inline threshold
 
 
 @dataclass(frozen=True)
 class Work:
-    """Some processes of each library, and how many commits each makes."""
+    """Some processes of each library, and how many commits each makes; another may compact."""
 
     ours: int
     theirs: int
     commits: int
+    compacts: bool = False
 
     @property
     def total(self) -> int:
@@ -66,7 +69,7 @@ def prepare(repository: Repository, work: Work) -> None:
 
 def run(place: Place, work: Work) -> list[Call]:
     """Let all processes commit at once; the storage calls of ours, of each in their order."""
-    job = {"place": place, "ours": work.ours, "theirs": work.theirs, "commits": work.commits}
+    job = {"place": place, **asdict(work)}
     command = [sys.executable, "-m", "tests.concurrency.committers"]
     done = subprocess.run(
         command,
@@ -88,6 +91,8 @@ def main() -> None:
     acts: list[Callable[[], Any]] = [
         partial(commits, name, place, me, count) for me, name in enumerate(libraries)
     ]
+    if job["compacts"]:
+        acts.append(partial(compact, place, len(libraries) * count))
     print(json.dumps([call for calls in in_processes(acts) for call in calls]))
 
 
@@ -104,6 +109,16 @@ def commits(library: str, place: Place, me: int, count: int) -> list[Any]:
         write(session.store, _chunks(number))
         session.commit(_message(number), rebase_with=ic.ConflictDetector())
     return [(call.number, call.method, call.keys) for call in script.calls]
+
+
+def compact(place: Place, commits: int) -> list[Any]:
+    """Merge manifests, of a few references each, again and again until all commits are made."""
+    repository = Repository.open(storage(OURS, place)).with_manifest_policy(SMALL)
+    while True:
+        repository.compact(COMPACTION, branch="main")
+        made = [each for each in repository.ancestry(branch="main") if each.message != COMPACTION]
+        if len(made) == commits + 2:
+            return []
 
 
 def _message(number: int) -> str:

@@ -17,8 +17,9 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
 import icechunk_stream
-from icechunk_stream import Tiered
-from tests.manifests.checks import Index, check_manifests
+from icechunk_stream import AlreadyCompact, Compacted, ManifestTotals, Tiered
+from icechunk_stream.manifests.regrouping import ANEW
+from tests.manifests.checks import Index, arrays, check_manifests, tip
 
 pytestmark = pytest.mark.compat
 
@@ -65,6 +66,7 @@ class Histories(RuleBasedStateMachine):
         created = icechunk_stream.Repository.create(place, config=config, spec_version=self.spec)
         self.ours = created.with_manifest_policy(policy)
         self.policy = policy
+        self.is_split = splits is not None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.theirs = icechunk.Repository.open(
@@ -157,6 +159,30 @@ class Histories(RuleBasedStateMachine):
         session = self._session(writer)
         self._resize(session, path, shape)
         session.commit("shrink")
+
+    @rule(writer=WRITERS)
+    def compact(self, writer: str) -> None:
+        """Either library writes manifests anew; after ours there is nothing left to do."""
+        if writer == "theirs":
+            self.theirs.rewrite_manifests("rewrite", branch="main")
+            return
+        before = len(tip(self.ours).manifest_files)
+        outcome = self.ours.compact(branch="main")
+        again = self.ours.compact(branch="main")
+        assert isinstance(again, AlreadyCompact)
+        assert again.snapshot_id == outcome.snapshot_id == self.ours.lookup_branch("main")
+        assert again.now == ManifestTotals.of(tip(self.ours).manifest_files)
+        if isinstance(outcome, Compacted):
+            assert outcome.before.manifests == before
+            assert outcome.after == again.now
+        if not self.is_split:
+            self._check_few_manifests()
+
+    def _check_few_manifests(self) -> None:
+        full, most = self.policy.cell_refs, ANEW * self.policy.cell_refs
+        for node in arrays(tip(self.ours)):
+            refs = len(self.model[node.path])
+            assert len(node.manifests) <= -(-refs // full) + 1 or refs > most
 
     @rule()
     def wait_for_merges(self) -> None:
