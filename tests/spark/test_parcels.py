@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from icechunk_stream import Repository, local_filesystem_storage
 from icechunk_stream.spark import Rows, fixed, icechunk_sink, regular, tasks
 from icechunk_stream.spark.parcels import from_parcels, in_parcels
+from icechunk_stream.stream.layout import Dimension
 from icechunk_stream.stream.outcomes import Committed
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def test_a_batch_is_the_same_however_its_rows_travel(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(tasks, "MOST_UNITS", most)
-    dims = {"time": regular(0, 1), "station": fixed(list(range(7)))}
+    dims: dict[str, Dimension] = {"time": regular(0, 1), "station": fixed(list(range(7)))}
     layout = Rows(dims, {"a": "int64", "b": "float32"}, chunks={"time": 4, "station": 3})
     columns = "id div 7 as time", "id % 7 as station", "id as a", "if(id % 5 = 0, null, id) as b"
     df = spark.range(0, 700, 1, 5).selectExpr(*columns).orderBy("b")

@@ -56,7 +56,7 @@ APPENDED: dict[str, dict[str, Dimension]] = {
     "regular, append": {"time": TIME, "station": append()},
 }
 LAYOUTS = STABLE | APPENDED
-KINDS = {
+KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "temp": (pa.float32(), [0.0, 1.5, -2.25, NAN]),
     "count": (pa.int16(), [0, 1, -7, 32767]),
     "note": (pa.string(), ["", "a", "longer text"]),
@@ -159,7 +159,7 @@ def facts(draw: st.DrawFn, dims: str) -> list[Said]:
     known = draw(st.dictionaries(labels_of(dims), SOME_VALUES, max_size=25))
     rows = []
     for labels, values in known.items():
-        for parts in draw(st.lists(st.tuples(*[st.booleans()] * len(KINDS)), max_size=3)):
+        for parts in draw(st.lists(st.tuples(*(st.booleans() for _ in KINDS)), max_size=3)):
             said = [value if part else None for value, part in zip(values, parts, strict=True)]
             rows.append(Said(labels, tuple(said)))
         rows.append(Said(labels, values))
