@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import statistics
 from dataclasses import dataclass
@@ -72,7 +73,9 @@ def _buffer(data: bytes) -> Any:
 
 
 def make(folder: Path, spec: int, lengths: tuple[int, ...]) -> None:
-    """Repositories of some lengths, each a copy of one that grows on."""
+    """Repositories of some lengths, each a copy of one that grows on; those there are kept."""
+    if all((folder / f"v{spec}-{length}").exists() for length in lengths):
+        return
     growing = folder / f"v{spec}-growing"
     storage = LocalStorage(growing, durability="os")
     side = Side(icechunk_stream.Repository.create(storage, spec_version=spec), 0)
@@ -82,17 +85,23 @@ def make(folder: Path, spec: int, lengths: tuple[int, ...]) -> None:
         for _ in range(length - count):
             side.lengthen()
         count = length
-        # Backups are read by nobody but the operations log, and come to gigabytes.
-        ignored = shutil.ignore_patterns("overwritten")
-        shutil.copytree(growing, folder / f"v{spec}-{length}", ignore=ignored)
+        copy(growing, folder / f"v{spec}-{length}")
     shutil.rmtree(growing)
+
+
+def copy(source: Path, target: Path) -> None:
+    """A repository whose files are shared: both libraries put new ones in their place."""
+    shutil.rmtree(target, ignore_errors=True)
+    # Backups are read by nobody but the operations log, and come to gigabytes.
+    ignored = shutil.ignore_patterns("overwritten")
+    shutil.copytree(source, target, ignore=ignored, copy_function=os.link)
 
 
 def sides(folder: Path, spec: int, length: int) -> tuple[Side, Side, Side]:
     """Us, the peer, and us with fsync, each on its own copy."""
     copies = [folder / f"v{spec}-{length}-{name}" for name in ("ours", "peer", "fsync")]
     for copied in copies:
-        shutil.copytree(folder / f"v{spec}-{length}", copied)
+        copy(folder / f"v{spec}-{length}", copied)
     ours, peer, durable = copies
     stores = (
         (icechunk_stream, LocalStorage(ours, durability="os")),
