@@ -161,7 +161,8 @@ def test_a_session_and_its_commit_read_no_snapshot_but_the_tip(spec_version: int
     for number in range(30):
         session = repository.writable_session("main")
         put(session, f"g{number}/zarr.json")
-        tip = session.commit(f"batch {number}", marker(number))
+        session.commit(f"batch {number}", marker(number))
+    tip = repository.lookup_branch("main")
     watched = WrappedStorage(storage)
 
     session = ic.Repository.open(watched).writable_session("main")
