@@ -1,4 +1,4 @@
-"""Compactions killed amid calls: ``python -m tests.concurrency.killed_compactions PATH SPEC EVERY``.
+"""Compactions killed amid calls: ``python -m tests.concurrency.killed_compactions PATH SPEC N``.
 
 It runs apart from pytest, so that it forks from a process with a single thread.
 """
