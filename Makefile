@@ -46,8 +46,15 @@ bench: venv ## measure against the reference library; rewrites bench/RESULTS.md
 	$(PYTHON) bench/commit_latency.py
 	$(PYTHON) bench/commit_scale.py
 	$(PYTHON) bench/commit_scale.py --stream
+	$(PYTHON) bench/history.py
+	$(PYTHON) bench/wide.py
 	$(PYTHON) bench/write.py
 	$(PYTHON) bench/write.py --s3
+	$(PYTHON) bench/sink.py
+	$(PYTHON) bench/sink.py --large
+	$(PYTHON) bench/sink.py --step
+	$(PYTHON) bench/sink.py --far
+	$(PYTHON) bench/trigger.py
 
 soak: venv servers ## long fuzzing and property runs
 	HYPOTHESIS_PROFILE=soak $(PYTHON) -m pytest -n $(WORKERS) -m "soak or compat"

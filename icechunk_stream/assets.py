@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from icechunk_stream.format.chunk_refs import NativeChunk
     from icechunk_stream.format.ids import ManifestId, NodeId, SnapshotId
     from icechunk_stream.format.ref_tables import RefTable
-    from icechunk_stream.format.updates import Update
     from icechunk_stream.storage import BytesLike
 
 REPO_KEY = "repo"
@@ -126,7 +125,7 @@ class Assets:
                 assert known is not None
                 return known
             case Fetched(data, version):
-                return self.keep_repo(data, version)
+                return self.hold_repo(version, decode_repo_info(data, REPO_KEY))
             case Missing():
                 raise RepositoryNotFoundError(f"{self.storage!r} has lost its {REPO_KEY} object")
 
@@ -135,11 +134,9 @@ class Assets:
         """The ``repo`` object as it was read or written last, without asking for it."""
         return self._repo
 
-    def keep_repo(
-        self, data: bytes, version: Version, updates: tuple[Update, ...] | None = None
-    ) -> HeldRepo:
-        """Remember a ``repo`` object that was just read, or written with these updates."""
-        self._repo = HeldRepo(version, decode_repo_info(data, REPO_KEY, updates))
+    def hold_repo(self, version: Version, info: RepoInfo) -> HeldRepo:
+        """Remember the ``repo`` object that was just read or written."""
+        self._repo = HeldRepo(version, info)
         return self._repo
 
     def keep_written(self, key: str, data: bytes) -> None:

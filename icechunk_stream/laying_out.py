@@ -105,10 +105,10 @@ class _Known:
     """What was found for other arrays of the commit: most have equal grids and equal changes."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[bytes, ...], Any] = {}
+        self._found: dict[object, Any] = {}
 
     def get(self, columns: Sequence[npt.NDArray[Any]], find: Callable[[], T]) -> T:
-        key = tuple(column.tobytes() for column in columns)
+        key = tuple((column.shape, column.tobytes()) for column in columns)
         if key not in self._found:
             self._found[key] = find()
         found: T = self._found[key]
@@ -137,7 +137,9 @@ def _job(change: Change, yard: Yard, known: _Known) -> _Job:
             lambda: tiered_plan(old.refs, old.sizes, run, grid, policy),
         )
         if tiers is not None:
-            return _Job(change.node, grid, TieredParts(old, grid, run, state, tiers))
+            return _Job(
+                change.node, grid, TieredParts(old, grid, run, state, tiers, policy.cell_refs)
+            )
     cells = plan(old.refs, run, grid)
     return _Job(change.node, grid, CellParts(old, grid, run, state, cells))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from icechunk_stream.assets import CONFIG_KEY, REPO_KEY
+from icechunk_stream.assets import CONFIG_KEY, REPO_KEY, HeldRepo
 from icechunk_stream.errors import RepositoryNotFoundError
 from icechunk_stream.format.config_flex import decode_config_flexbuffer
 from icechunk_stream.format.config_yaml import decode_config_yaml
@@ -26,11 +26,15 @@ _OLD_STATE = "state.json"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A repository as it was found; ``config`` is what it stores, if anything."""
+    """A repository as it was found; ``config`` is what it stores, if anything.
+
+    ``repo`` is the object of spec v2, which need not be read again while it stays as it is.
+    """
 
     spec_version: SpecVersion
     config: RepositoryConfig | None
     config_state: ConfigState
+    repo: HeldRepo | None = None
 
 
 def find_repository(storage: Storage) -> Found | None:
@@ -38,9 +42,10 @@ def find_repository(storage: Storage) -> Found | None:
     keys = (REPO_KEY, MAIN_REF_KEY, CONFIG_KEY)
     repo, main, config = storage.together([partial(storage.read, key) for key in keys])
     if isinstance(repo, Fetched):
-        stored = decode_repo_info(repo.data, REPO_KEY).config
+        info = decode_repo_info(repo.data, REPO_KEY)
+        stored = info.config
         decoded = None if stored is None else decode_config_flexbuffer(stored, REPO_KEY)
-        return Found(SpecVersion.v2, decoded, stored)
+        return Found(SpecVersion.v2, decoded, stored, HeldRepo(repo.version, info))
     if isinstance(main, Fetched):
         return _found_files(config)
     return None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from icechunk_stream.format.ref_rows import DELETED, chosen_rows, joined
+from icechunk_stream.manifests.places import parted
 from icechunk_stream.manifests.rebuild import pieces, remaining
 from icechunk_stream.packing import Part
 
@@ -65,6 +66,7 @@ class TieredParts:
     run: Run | None
     state: PartKey
     plan: TieredPlan
+    most: int
 
     @property
     def kept(self) -> npt.NDArray[np.intp]:
@@ -81,9 +83,9 @@ class TieredParts:
     def made(self) -> Iterator[Part]:
         for new in self.plan.new:
             table = self._table(new)
-            if table is not None:
-                key = (*self.state, *_ids(self.old, new.sources), new.rows.tobytes())
-                yield Part(key, self.old.node.id, table)
+            key = (*self.state, *_ids(self.old, new.sources), new.rows.tobytes())
+            for number, part in enumerate(self._parted(table)):
+                yield Part((*key, number), self.old.node.id, part)
 
     def merged(self, merge: Merge) -> Part:
         return _merged(self.old, merge)
@@ -96,6 +98,14 @@ class TieredParts:
             found.append(chosen_rows(self.run.table, rows))
         filled = [table for table in found if len(table)]
         return joined(filled) if filled else None
+
+    def _parted(self, table: RefTable | None) -> list[RefTable]:
+        """A table as it is, or in parts where it would be much more than a full manifest."""
+        if table is None:
+            return []
+        if len(table) <= 2 * self.most:
+            return [table]
+        return [chosen_rows(table, rows) for rows in parted(table.indices, 0, self.most)]
 
 
 Parts: TypeAlias = CellParts | TieredParts

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
 from icechunk_stream.assets import snapshot_key
 from icechunk_stream.errors import (
     ErrorKind,
@@ -21,6 +19,7 @@ from icechunk_stream.virtual.fetch import fetch_virtual
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    import numpy as np
     import numpy.typing as npt
 
     from icechunk_stream.assets import Assets
@@ -106,8 +105,11 @@ class SnapshotReader:
         self, node: ArrayNode, numbers: npt.NDArray[np.intp]
     ) -> npt.NDArray[np.int64]:
         """How many references manifests of an array have, those of other arrays included."""
-        files = (self.file(node, number) for number in numbers.tolist())
-        return np.array([file.num_chunk_refs for file in files], np.int64)
+        counts = self.snapshot.manifest_files.counts(node.manifests.ids[numbers])
+        for number in numbers[counts < 0].tolist():
+            # It is not listed: the error says so.
+            self.file(node, number)
+        return counts
 
     def bytes(self, payload: ChunkPayload, start: int, end: int) -> BytesLike:
         """Bytes ``start`` to ``end`` of a chunk."""

@@ -56,6 +56,9 @@ class History(Protocol):
     def ancestry(self, id: SnapshotId) -> Iterator[SnapshotRecord]:
         """Records from a snapshot to its root, newest first."""
 
+    def newest_at(self, id: SnapshotId, limit: int) -> SnapshotId | None:
+        """A snapshot, or the first of its ancestors that is not younger than a time."""
+
 
 class RefFiles:
     """Spec v1: a small JSON file for each ref."""
@@ -95,6 +98,10 @@ class RefFiles:
             record = self.record(at)
             yield record
             at = record.parent_id
+
+    def newest_at(self, id: SnapshotId, limit: int) -> SnapshotId | None:
+        records = self.ancestry(id)
+        return next((record.id for record in records if record.flushed_at <= limit), None)
 
     def _names(self) -> set[str]:
         """First components below ``refs/``, such as ``branch.main``."""
@@ -150,6 +157,10 @@ class RepoObject:
 
     def ancestry(self, id: SnapshotId) -> Iterator[SnapshotRecord]:
         return self.info.snapshots.ancestry(self._row(id))
+
+    def newest_at(self, id: SnapshotId, limit: int) -> SnapshotId | None:
+        row = self.info.snapshots.newest_at(self._row(id), limit)
+        return None if row is None else self.info.snapshots.id(row)
 
     def _row(self, id: SnapshotId) -> int:
         row = self.info.snapshots.row(id)

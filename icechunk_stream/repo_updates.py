@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from icechunk_stream.assets import REPO_KEY, backup_key
@@ -16,13 +17,18 @@ from icechunk_stream.errors import (
     StorageError,
 )
 from icechunk_stream.format.ids import OBJECT_ID_SIZE, encode_id
-from icechunk_stream.format.repo_info_encode import RepoState, encode_repo_info
+from icechunk_stream.format.repo_info_encode import (
+    RepoState,
+    build_repo_info,
+    seal_repo_info,
+)
 from icechunk_stream.format.updates import Availability, Update
 from icechunk_stream.storage import LostRace, Written
 from icechunk_stream.storage.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
+    from concurrent.futures import Future
 
     from icechunk_stream.assets import Assets, HeldRepo
     from icechunk_stream.config import RepositoryConfig
@@ -33,6 +39,8 @@ if TYPE_CHECKING:
 # Names of backups count down from the year 3000, so that the newest are listed first.
 _YEAR_3000_MILLIS = 32_503_680_000_000
 _IMMEDIATE_TRIES = 5
+# Fewer bytes are compressed sooner than a thread is woken to do it.
+_LIGHT = 2**17
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +78,25 @@ class RepoSwap:
 
     held: HeldRepo
     backup: str
-    updates: tuple[Update, ...]
-    data: bytes
+    new: RepoInfo
+    packed: _Packed
 
     @classmethod
     def of(
-        cls, held: HeldRepo, change: RepoChange, rules: UpdateRules, *, at_least: int = 0
+        cls,
+        storage: Storage,
+        held: HeldRepo,
+        change: RepoChange,
+        rules: UpdateRules,
+        *,
+        at_least: int = 0,
     ) -> RepoSwap:
         """The new object; its entry in the log is newer than all others, and than ``at_least``."""
         backup = backup_name()
-        newest = change.state.updates[0].updated_at if change.state.updates else 0
-        entry = Update(change.kind, max(now_micros(), newest + 1, at_least))
-        state = logged(change.state, entry, backup, rules.page_size)
-        data = encode_repo_info(state, rules.level)
-        return cls(held, backup, tuple(state.updates), data)
+        moment = max(now_micros(), change.state.log().newest + 1, at_least)
+        state = logged(change.state, Update(change.kind, moment), backup, rules.page_size)
+        new = build_repo_info(state, REPO_KEY)
+        return cls(held, backup, new, _Packed.begin(storage, new, rules.level))
 
     def copy_backup(self, storage: Storage) -> Written | LostRace:
         """Keep the version that is being replaced; it has to be there before ``send``."""
@@ -91,13 +104,14 @@ class RepoSwap:
 
     def send(self, assets: Assets) -> HeldRepo | LostRace:
         """The newest version, which holds this change, unless another one was quicker."""
+        data = self.packed.data()
         try:
-            outcome = assets.storage.put_if(REPO_KEY, self.data, self.held.version)
+            outcome = assets.storage.put_if(REPO_KEY, data, self.held.version)
         except CommitStateUnknownError as unknown:
             return self._look_again(assets, unknown)
         match outcome:
             case Written(version):
-                return assets.keep_repo(self.data, version, self.updates)
+                return assets.hold_repo(version, self.new)
             case LostRace():
                 return outcome
 
@@ -120,7 +134,7 @@ class RepoSwap:
             if self.backup in {before, *(update.backup for update in updates)}:
                 return True
             # Damaged logs have pages without entries, and pages that follow themselves.
-            if not updates or updates[-1].updated_at < self.updates[0].updated_at:
+            if not updates or updates[-1].updated_at < self.new.log().newest:
                 return False
             if before is None or before in seen:
                 return False
@@ -129,6 +143,26 @@ class RepoSwap:
             if earlier is None:
                 return False
             page = earlier
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Packed:
+    """An object that is compressed while others are written, unless it is small."""
+
+    pack: Callable[[], bytes]
+    pending: Future[bytes] | None
+
+    @classmethod
+    def begin(cls, storage: Storage, info: RepoInfo, level: int) -> Self:
+        pack = partial(seal_repo_info, info, level)
+        light = len(info.root.buffer) < _LIGHT
+        return cls(pack, None if light else storage.executor.submit(pack))
+
+    def data(self) -> bytes:
+        # A worker of the pool must not wait for one that is yet to begin.
+        if self.pending is None or self.pending.cancel():
+            return self.pack()
+        return self.pending.result()
 
 
 def update_repo(
@@ -149,7 +183,7 @@ def update_repo(
         wanted = change(held.info)
         if wanted is None:
             return held.info
-        swap = RepoSwap.of(held, wanted, rules)
+        swap = RepoSwap.of(assets.storage, held, wanted, rules)
         written = _attempt(swap, assets)
         if not isinstance(written, LostRace):
             return written.info
@@ -174,19 +208,13 @@ def backup_name(key: str = REPO_KEY) -> str:
 
 def logged(state: RepoState, entry: Update, backup: str, page_size: int) -> RepoState:
     """A state whose log begins with ``entry``; ``backup`` is where the log as it was lies."""
-    before: str | None = state.repo_before_updates
-    page = [entry]
-    for older in _backed_up(state.updates, backup):
-        if len(page) >= page_size and older.backup is not None:
-            before = older.backup
-            break
-        page.append(older)
-    return replace(state, updates=page, repo_before_updates=before)
-
-
-def _backed_up(updates: Sequence[Update], backup: str) -> list[Update]:
-    """The entries so far; the newest of them now lies in a backup."""
-    return [replace(update, backup=backup) for update in updates[:1]] + list(updates[1:])
+    page, before = state.log().backed_up(backup).page(page_size - 1)
+    return replace(
+        state,
+        updates=(entry,),
+        older=page,
+        repo_before_updates=state.repo_before_updates if before is None else before,
+    )
 
 
 def _attempt(swap: RepoSwap, assets: Assets) -> HeldRepo | LostRace:

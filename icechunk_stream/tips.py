@@ -113,7 +113,9 @@ def swap_of(assets: Assets, tip: Tip, move: Move, rules: UpdateRules) -> Swap:
         case RepoTip():
             require_online(tip.held.info)
             change = _moved(tip, move)
-            swap = RepoSwap.of(tip.held, change, rules, at_least=move.record.flushed_at)
+            swap = RepoSwap.of(
+                assets.storage, tip.held, change, rules, at_least=move.record.flushed_at
+            )
             return _RepoSwap(assets, swap)
 
 

@@ -38,8 +38,23 @@ class Heap:
         """Length of the longest value."""
         return int(np.diff(self.bounds).max(initial=0))
 
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """Bytes that each value takes, its length in front and the zeros behind it included."""
+        return np.diff(self.starts)
+
     def __len__(self) -> int:
         return len(self.bounds) - 1
+
+    def put(self, words: npt.NDArray[np.uint32], places: npt.NDArray[np.int64]) -> None:
+        """Write each value at a place of its own, among zeros."""
+        if not len(self):
+            return
+        lengths = np.diff(self.bounds)
+        words[places // _WORD] = lengths
+        for length, same in _by_length(lengths):
+            origins = self.bounds[:-1][same]
+            _copy(self.octets, origins, words.view(np.uint8), places[same] + _WORD, length)
 
     def write(self, writer: Writer) -> None:
         writer.reserve(self.size)

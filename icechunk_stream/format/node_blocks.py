@@ -1,7 +1,8 @@
 """Where the nodes of a decoded snapshot have their bytes, found by column.
 
 All parts of a node mostly lie side by side, so that it can be copied as one block, whose offsets
-all point inside of it. Only the way from its tables to their vtables leads out.
+all point inside of it. Out of it lead only the ways from its tables to their vtables, and those to
+names of dimensions, which the reference writes once for all arrays.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 from icechunk_stream.format.columns import linked_groups, nested_groups, table_groups
 from icechunk_stream.format.flat import OFFSET_SIZE
 from icechunk_stream.format.ids import ID12
+from icechunk_stream.format.json_nesting import MAX_JSON_SIZE
 from icechunk_stream.format.nodes import (
     DIMENSION_V1,
     INDEX_RANGE,
@@ -27,7 +29,7 @@ from icechunk_stream.format.nodes import (
 from icechunk_stream.format.texts import text_column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 # Components that would have to be resolved, and a path that is not absolute or ends in a slash.
 _NOT_CANONICAL = r"^[^/]|^$|//|/\.\.?/|/\.\.?$|[^/]/$"
 _NO_PLACE = 2**62
+# What ends a string.
+_NUL = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +52,8 @@ class NodeBlocks:
     """One row for each node: its block, and whether nothing but the node is in it.
 
     Tables and manifests of all nodes follow, each with the row of the node that it belongs to, and
-    tables with the number of their vtable, which has no field that is not known.
+    tables with the number of their vtable, which has no field that is not known. Names are those
+    outside of the blocks, one row for each offset that points to one.
     """
 
     buffer: FlatBuffer
@@ -59,6 +64,9 @@ class NodeBlocks:
     tables: Positions
     table_rows: Positions
     table_vtables: Positions
+    names: Positions
+    name_fields: Positions
+    name_rows: Positions
     manifests: npt.NDArray[np.void]
     manifest_rows: Positions
 
@@ -85,6 +93,8 @@ class _Survey:
         self.paths = np.zeros(count, np.intp)
         self.tables = _Parts()
         self.vectors = _Parts()
+        self.names = _Parts()
+        self.name_fields: list[Positions] = []
         self.vtables: dict[bytes, int] = {}
         self.table_vtables: list[Positions] = []
         self.manifests: list[npt.NDArray[np.void]] = []
@@ -94,8 +104,9 @@ class _Survey:
         for group in table_groups(self.buffer, vector_at):
             rows = _numbers(group)
             self._add_tables(group, rows, len(NodeSlot))
-            self.paths[rows] = self._needed(group, NodeSlot.PATH, rows, 1)[0] - OFFSET_SIZE
-            self._needed(group, NodeSlot.USER_DATA, rows, 1)
+            self.paths[rows] = self._needed(group, NodeSlot.PATH, rows, 1, _NUL)[0] - OFFSET_SIZE
+            if (self._needed(group, NodeSlot.USER_DATA, rows, 1)[1] > MAX_JSON_SIZE).any():
+                raise self.buffer.error(f"a zarr.json of more than {MAX_JSON_SIZE} bytes")
             data = group.offsets(NodeSlot.DATA)
             if data is None or not group.has(NodeSlot.ID):
                 raise self.buffer.error("a node lacks its node_data or its id")
@@ -122,15 +133,19 @@ class _Survey:
             self._read_manifests(group, rows)
 
     def finish(self) -> NodeBlocks:
-        tables, vectors = self.tables.joined(), self.vectors.joined()
+        tables, names = self.tables.joined(), self.names.joined()
+        parts = _all_of([tables, self.vectors.joined()])
         starts = np.full(len(self.whole), _NO_PLACE, np.intp)
         ends = np.zeros(len(self.whole), np.intp)
-        for parts in (tables, vectors):
-            np.minimum.at(starts, parts.rows, parts.starts)
-            np.maximum.at(ends, parts.rows, parts.ends)
+        np.minimum.at(starts, parts.rows, parts.starts)
+        np.maximum.at(ends, parts.rows, parts.ends)
         self.whole[_overlapping(starts, ends)] = False
-        for parts, own in ((tables, 1), (vectors, 0)):
-            self.whole[parts.rows[_heads_in(tables, parts, len(self.buffer)) != own]] = False
+        inside = (starts[names.rows] <= names.starts) & (names.ends <= ends[names.rows])
+        outer, fields = names.where(~inside), _joined(self.name_fields, np.intp)[~inside]
+        # Copying changes these words: of all parts, only the table that has them may.
+        cover = _cover(_all_of([parts, names.where(inside)]), len(self.buffer))
+        for words, rows in ((tables.starts, tables.rows), (fields, outer.rows)):
+            self.whole[rows[cover[words >> 2] != 1]] = False
         return NodeBlocks(
             buffer=self.buffer,
             starts=starts,
@@ -140,6 +155,9 @@ class _Survey:
             tables=tables.starts,
             table_rows=tables.rows,
             table_vtables=_joined(self.table_vtables, np.intp),
+            names=outer.starts,
+            name_fields=fields,
+            name_rows=outer.rows,
             manifests=_joined(self.manifests, ID12),
             manifest_rows=_joined(self.manifest_rows, np.intp),
         )
@@ -158,7 +176,10 @@ class _Survey:
     def _read_names(self, group: TableGroup, rows: Positions) -> None:
         for inner, owners in self._inner(group, ArrayDataSlot.DIMENSION_NAMES, rows):
             self._add_tables(inner, owners, 1)
-            self._vectors(inner, 0, owners, 1)
+            fields = inner.offsets(0)
+            if fields is not None:
+                self.name_fields.append(fields)
+                self._vectors(inner, 0, owners, 1, _NUL, self.names)
 
     def _read_manifests(self, group: TableGroup, rows: Positions) -> None:
         if not group.has(ArrayDataSlot.MANIFESTS):
@@ -183,18 +204,30 @@ class _Survey:
         for inner in nested_groups(self.buffer, *vectors):
             yield inner, owners[inner.rows]
 
-    def _needed(self, group: TableGroup, slot: int, rows: Positions, size: int) -> Vectors:
-        vectors = self._vectors(group, slot, rows, size)
+    def _needed(
+        self, group: TableGroup, slot: int, rows: Positions, size: int, after: int = 0
+    ) -> Vectors:
+        vectors = self._vectors(group, slot, rows, size, after)
         if vectors is None:
             raise self.buffer.error(f"a part of a node lacks its slot {slot}")
         return vectors
 
-    def _vectors(self, group: TableGroup, slot: int, rows: Positions, size: int) -> Vectors | None:
+    def _vectors(
+        self,
+        group: TableGroup,
+        slot: int,
+        rows: Positions,
+        size: int,
+        after: int = 0,
+        parts: _Parts | None = None,
+    ) -> Vectors | None:
+        """Vectors of a field, and as many octets after each that belong to it."""
         vectors = group.vectors(slot, size)
         if vectors is not None:
             starts, counts = vectors
             self.buffer.spend(int(counts.sum()) * size)
-            self.vectors.add(starts - OFFSET_SIZE, starts + counts * size, rows)
+            ends = np.minimum(starts + counts * size + after, len(self.buffer))
+            (parts or self.vectors).add(starts - OFFSET_SIZE, ends, rows)
         return vectors
 
     def _add_tables(self, group: TableGroup, rows: Positions, slots: int) -> None:
@@ -211,6 +244,9 @@ class _Places:
     ends: Positions
     rows: Positions
 
+    def where(self, mask: Mask) -> _Places:
+        return _Places(self.starts[mask], self.ends[mask], self.rows[mask])
+
 
 class _Parts:
     """Places of parts, gathered piece by piece."""
@@ -222,12 +258,15 @@ class _Parts:
         self._pieces.append(_Places(starts, ends, rows))
 
     def joined(self) -> _Places:
-        pieces = self._pieces
-        return _Places(
-            _joined([piece.starts for piece in pieces], np.intp),
-            _joined([piece.ends for piece in pieces], np.intp),
-            _joined([piece.rows for piece in pieces], np.intp),
-        )
+        return _all_of(self._pieces)
+
+
+def _all_of(pieces: Sequence[_Places]) -> _Places:
+    return _Places(
+        _joined([piece.starts for piece in pieces], np.intp),
+        _joined([piece.ends for piece in pieces], np.intp),
+        _joined([piece.rows for piece in pieces], np.intp),
+    )
 
 
 def _numbers(group: TableGroup) -> Positions:
@@ -240,7 +279,7 @@ def _vtable(layout: Layout, slots: int) -> bytes:
     return struct.pack(f"<{2 + len(fields)}H", 4 + 2 * len(fields), layout.table_size, *fields)
 
 
-def _joined(pieces: list[npt.NDArray[Any]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+def _joined(pieces: Sequence[npt.NDArray[Any]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return np.concatenate([np.zeros(0, dtype), *pieces])
 
 
@@ -253,13 +292,13 @@ def _overlapping(starts: Positions, ends: Positions) -> Positions:
     return np.concatenate([order[:-1][into_next], order[1:][after_start]])
 
 
-def _heads_in(tables: _Places, parts: _Places, size: int) -> Positions:
-    """How many tables begin inside each part; copying changes the first word of a table."""
-    before = np.zeros(-(-size // OFFSET_SIZE) + 1, np.int32)
-    before[(tables.starts >> 2) + 1] = 1
-    np.cumsum(before, out=before)
-    counts: Positions = before[-(-parts.ends // OFFSET_SIZE)] - before[parts.starts >> 2]
-    return counts
+def _cover(parts: _Places, size: int) -> npt.NDArray[np.int32]:
+    """How many parts each word of the buffer is in."""
+    cover = np.zeros(-(-size // OFFSET_SIZE) + 1, np.int32)
+    # With a number of another type it is twenty times slower.
+    np.add.at(cover, parts.starts >> 2, np.int32(1))
+    np.add.at(cover, (parts.ends + OFFSET_SIZE - 1) >> 2, np.int32(-1))
+    return np.cumsum(cover, out=cover)
 
 
 def _check_paths(buffer: FlatBuffer, at: Positions) -> None:

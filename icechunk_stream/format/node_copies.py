@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
+from icechunk_stream.format.heaps import lay_out
 from icechunk_stream.format.node_blocks import node_blocks
+from icechunk_stream.format.texts import byte_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from icechunk_stream.format.columns import Positions
+    from icechunk_stream.format.heaps import Heap
     from icechunk_stream.format.node_blocks import NodeBlocks
     from icechunk_stream.format.node_rows import Nodes
     from icechunk_stream.format.records import Writer
@@ -51,18 +55,30 @@ class Copies:
         return np.searchsorted(self.rows, np.array(places, np.intp))
 
     def write(self, writer: Writer) -> Positions:
-        """Append the blocks; where the table of each node now is."""
-        vtables = np.array([writer.vtable(octets) for octets in self.blocks.vtables], np.intp)
-        runs = _runs(self.blocks, self.rows, writer.pad(_PHASE))
+        """Append the blocks and the names outside of them; where the table of each node now is."""
+        blocks = self.blocks
+        vtables = np.array([writer.vtable(octets) for octets in blocks.vtables], np.intp)
+        runs = _runs(blocks, self.rows, writer.pad(_PHASE))
         writer.reserve(runs.size)
-        octets = runs.copied(self.blocks.buffer.octets)
-        kept = self._has(self.blocks.table_rows)
-        tables = self.blocks.tables[kept] + runs.shifts[self.blocks.table_rows[kept]]
-        soffsets = tables - vtables[self.blocks.table_vtables[kept]]
-        octets.view("<i4")[(tables - runs.at) >> 2] = soffsets
-        writer.append(octets)
+        words = runs.copied(blocks.buffer.octets).view("<i4")
+        kept = self._has(blocks.table_rows)
+        tables = blocks.tables[kept] + runs.shifts[blocks.table_rows[kept]]
+        words[(tables - runs.at) >> 2] = tables - vtables[blocks.table_vtables[kept]]
+        names = self._link_names(words, runs)
+        writer.append(words)
+        names.write(writer)
         writer.tables += len(tables)
         return self.nodes.at[self.rows] + runs.shifts[self.rows]
+
+    def _link_names(self, words: npt.NDArray[np.int32], runs: _Runs) -> Heap:
+        """Let offsets point to the names, which will stand behind the blocks."""
+        blocks = self.blocks
+        kept = self._has(blocks.name_rows)
+        used, numbers = np.unique(blocks.names[kept], return_inverse=True)
+        heap = lay_out(byte_column(blocks.buffer, used).cast(pa.large_binary()), terminated=True)
+        fields = blocks.name_fields[kept] + runs.shifts[blocks.name_rows[kept]]
+        words[(fields - runs.at) >> 2] = runs.at + runs.size + heap.starts[numbers] - fields
+        return heap
 
     def _has(self, rows: Positions) -> npt.NDArray[np.bool_]:
         kept = np.zeros(len(self.nodes), np.bool_)

@@ -89,9 +89,6 @@ class Nodes:
         """The first row whose path is not before this one."""
         return bisect_left(self.paths, path, key=_AS_BYTES)
 
-    def path(self, row: int) -> str:
-        return self.node(row).path
-
     def rows_of(self, ids: Iterable[NodeId]) -> dict[NodeId, int]:
         """The rows of those ids that are here."""
         wanted = list(ids)
@@ -114,15 +111,16 @@ class Nodes:
         return node
 
     def _decode(self, row: int) -> Node:
-        """Decode a node; what it visits counts once, and has counted where it was forgotten."""
+        """Decode a node; what it visits has counted already where it was only forgotten."""
         again = bool(self._counted[row])
         buffer = self.buffer.apart(again=again)
         try:
-            return decode_node(buffer.table(int(self.at[row])))
+            node = decode_node(buffer.table(int(self.at[row])))
         finally:
             if not again:
-                self._counted[row] = True
                 self.buffer.spent = buffer.spent
+        self._counted[row] = True
+        return node
 
     def _below(self, path: str) -> range:
         """Rows under a path, without its own."""
@@ -144,12 +142,12 @@ def read_nodes(buffer: FlatBuffer, vector_at: int) -> Nodes:
         paths_at[group.rows] = vectors[0] - 4
         buffer.spend(int(vectors[1].sum()))
     paths = byte_column(buffer, paths_at)
-    if not is_ascending(paths):
+    if not _is_ascending(paths):
         raise buffer.error("its nodes are not in ascending order of their paths, or repeat")
     return Nodes(buffer, vector_at, at, ids, paths)
 
 
-def is_ascending(paths: pa.Array) -> bool:
+def _is_ascending(paths: pa.Array) -> bool:
     """Whether every path is after the one before it, by its bytes."""
     if len(paths) < 2:  # noqa: PLR2004
         return True

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Fill = Callable[["Block", slice], None]
+    Payload = bytes | bytearray | memoryview
 
 IDENTIFIER = b"Ichk"
 BLOCK = 16384
@@ -287,19 +288,24 @@ class Writer:
 
     def seal(self, root: int, file_type: FileType, spec_version: int, level: int) -> bytes:
         """The object as it is stored, its root table being at ``root``."""
-        if spec_version not in SPEC_VERSIONS:
-            raise invalid(f"spec version {spec_version}: 1 or 2 can be written")
-        if not 0 <= level <= MAX_LEVEL:
-            raise invalid(f"compression level {level}: 0 to {MAX_LEVEL} are possible")
         self.link(0, root)
         self.reserve(0)
-        return seal_envelope(self.data, file_type, spec_version, level)
+        return seal(self.data, file_type, spec_version, level)
 
     def _fill(self, group: Records, vtable: int, heap: int) -> None:
         for rows in blocks(group.count):
             block = group.layout.block(len(self.data), vtable, rows.stop - rows.start, heap)
             group.fill(block, rows)
             self.append(block.records)
+
+
+def seal(payload: Payload, file_type: FileType, spec_version: int, level: int) -> bytes:
+    """A flatbuffer as an object is stored."""
+    if spec_version not in SPEC_VERSIONS:
+        raise invalid(f"spec version {spec_version}: 1 or 2 can be written")
+    if not 0 <= level <= MAX_LEVEL:
+        raise invalid(f"compression level {level}: 0 to {MAX_LEVEL} are possible")
+    return seal_envelope(payload, file_type, spec_version, level)
 
 
 def blocks(count: int, size: int = BLOCK) -> Iterator[slice]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,12 +14,16 @@ from icechunk_stream.format.flat import FlatBuffer, Table
 from icechunk_stream.format.header import FileType, open_envelope
 from icechunk_stream.format.ids import ID12, SnapshotId, find_row
 from icechunk_stream.format.snapshot import decode_metadata
+from icechunk_stream.format.texts import text_column
+from icechunk_stream.format.update_columns import UpdateColumns, read_updates
 from icechunk_stream.format.updates import Status, Update, decode_status, decode_update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
+
+    from icechunk_stream.format.snapshot_blocks import SnapshotBlocks
 
 V2 = 2
 NO_PARENT = -1
@@ -68,9 +71,12 @@ class SnapshotRecord:
 
 
 class SnapshotTable:
-    """All snapshots of a repository: ids and parents as columns, records decoded when asked for."""
+    """All snapshots of a repository: ids and parents as columns, records decoded when asked for.
 
-    __slots__ = ("_at", "_counted", "buffer", "ids", "parents", "vector_at")
+    Whoever wrote the object knows its ``blocks``, and need not lay them out again.
+    """
+
+    __slots__ = ("_at", "_counted", "blocks", "buffer", "ids", "parents", "vector_at")
 
     def __init__(
         self,
@@ -79,7 +85,9 @@ class SnapshotTable:
         ids: npt.NDArray[np.void],
         parents: npt.NDArray[np.int32],
         at: npt.NDArray[np.intp],
+        blocks: SnapshotBlocks | None = None,
     ) -> None:
+        self.blocks = blocks
         self.ids = ids
         self.parents = parents
         self.buffer = buffer
@@ -121,13 +129,30 @@ class SnapshotTable:
 
     def ancestry(self, row: int) -> Iterator[SnapshotRecord]:
         """Records from a row to its root."""
+        return (self.record(at) for at in self._lineage(row))
+
+    def newest_at(self, row: int, limit: int) -> int | None:
+        """The first row on the way to the root that is not younger than a time."""
+        times = self._times()
+        return next((at for at in self._lineage(row) if times.item(at) <= limit), None)
+
+    def _lineage(self, row: int) -> Iterator[int]:
+        """Rows from one to its root."""
         seen: set[int] = set()
         while row != NO_PARENT:
             if row in seen:
                 raise self.buffer.error(f"the ancestry of {self.id(row)} is a loop")
             seen.add(row)
-            yield self.record(row)
-            row = int(self.parents[row])
+            yield row
+            row = self.parents.item(row)
+
+    def _times(self) -> npt.NDArray[np.uint64]:
+        times = np.zeros(len(self), np.uint64)
+        for group in table_groups(self.buffer.apart(again=True), self.vector_at):
+            found = group.scalars(InfoSlot.FLUSHED_AT, "<u8")
+            if found is not None:
+                times[group.rows] = found
+        return times
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,23 +172,23 @@ class RepoInfo:
     disabled_flags: frozenset[int]
     written_by: str
     root: Table
-    known_updates: tuple[Update, ...] | None = None
+    known_log: UpdateColumns | None = None
 
     def updates(self) -> list[Update]:
         """This object's page of the operations log, newest first."""
-        if self.known_updates is not None:
-            return list(self.known_updates)
         root = self.root.buffer.apart(again=True).root()
         return [decode_update(table) for table in root.tables(RepoSlot.LATEST_UPDATES)]
 
+    def log(self) -> UpdateColumns:
+        """The same page as columns."""
+        if self.known_log is not None:
+            return self.known_log
+        at = self.root.need(self.root.target(RepoSlot.LATEST_UPDATES), "latest_updates")
+        return read_updates(self.root.buffer, at)
 
-def decode_repo_info(
-    data: bytes, key: str, known_updates: tuple[Update, ...] | None = None
-) -> RepoInfo:
-    """Read a ``repo`` object; snapshots' messages and the operations log wait until asked for.
 
-    Whoever has just written the object knows its page of the log, and may give it.
-    """
+def decode_repo_info(data: bytes, key: str) -> RepoInfo:
+    """Read a ``repo`` object; snapshots' messages and the operations log wait until asked for."""
     envelope = open_envelope(data, FileType.REPO_INFO, key)
     if envelope.spec_version != V2:
         raise FormatError("a repo object of spec v1", ErrorKind.INVALID_FILE_FORMAT, key=key)
@@ -174,46 +199,75 @@ def decode_repo_info(
         raise FormatError(message, ErrorKind.UNSUPPORTED_SPEC_VERSION, key=key)
     root.need(root.target(RepoSlot.LATEST_UPDATES), "latest_updates")
     snapshots = _snapshots(root)
+    tags, branches = (
+        _refs(root, slot, len(snapshots)) for slot in (RepoSlot.TAGS, RepoSlot.BRANCHES)
+    )
+    known = Known(snapshots, tags, branches)
+    return info_of(root, known, envelope.written_by)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """The large parts of an object; whoever has just written it also knows its log."""
+
+    snapshots: SnapshotTable
+    tags: dict[str, int]
+    branches: dict[str, int]
+    log: UpdateColumns | None = None
+
+
+def info_of(root: Table, known: Known, written_by: str) -> RepoInfo:
+    """What an object says beside what is known."""
     return RepoInfo(
-        spec_version=spec_version,
-        tags=_refs(root, RepoSlot.TAGS, len(snapshots)),
-        branches=_refs(root, RepoSlot.BRANCHES, len(snapshots)),
+        spec_version=V2,
+        tags=known.tags,
+        branches=known.branches,
         deleted_tags=_deleted_tags(root),
-        snapshots=snapshots,
+        snapshots=known.snapshots,
         status=decode_status(root.need(root.table(RepoSlot.STATUS), "status")),
         metadata=decode_metadata(root, RepoSlot.METADATA, V2),
         repo_before_updates=root.text(RepoSlot.REPO_BEFORE_UPDATES),
         config=root.blob(RepoSlot.CONFIG),
         enabled_flags=_flags(root, RepoSlot.ENABLED_FLAGS),
         disabled_flags=_flags(root, RepoSlot.DISABLED_FLAGS),
-        written_by=envelope.written_by,
+        written_by=written_by,
         root=root,
-        known_updates=known_updates,
+        known_log=known.log,
     )
 
 
 def _refs(root: Table, slot: RepoSlot, count: int) -> dict[str, int]:
-    root.need(root.target(slot), slot.name.lower())
-    refs: dict[str, int] = {}
-    last: bytes | None = None
-    for table in root.tables(slot):
-        name = table.need(table.text(0), "name")
-        row = table.scalar(1, "I")
-        if row >= count:
-            raise root.buffer.error(f"the ref {name!r} points to snapshot {row} of {count}")
-        if last is not None and name.encode() <= last:
-            raise root.buffer.error(f"its {slot.name.lower()} are not in ascending order")
-        refs[name] = row
-        last = name.encode()
-    return refs
+    at = root.need(root.target(slot), slot.name.lower())
+    names, rows = _ref_columns(root.buffer, at)
+    far = np.flatnonzero(rows >= count)
+    if len(far):
+        name, row = names[far[0]], int(rows[far[0]])
+        raise root.buffer.error(f"the ref {name!r} points to snapshot {row} of {count}")
+    # Strings are in the order of their UTF-8.
+    if names != sorted(set(names)):
+        raise root.buffer.error(f"its {slot.name.lower()} are not in ascending order")
+    return dict(zip(names, rows.tolist(), strict=True))
+
+
+def _ref_columns(buffer: FlatBuffer, vector_at: int) -> tuple[list[str], npt.NDArray[np.intp]]:
+    names, rows = np.zeros((2, buffer.vector(vector_at, 4)[1]), np.intp)
+    for group in table_groups(buffer, vector_at):
+        texts = group.vectors(0, 1)
+        if texts is None:
+            raise buffer.error("a ref lacks its name")
+        buffer.spend(int(texts[1].sum()))
+        names[group.rows] = texts[0] - 4
+        numbers = group.scalars(1, "<u4")
+        rows[group.rows] = 0 if numbers is None else numbers
+    return text_column(buffer, names).to_pylist(), rows
 
 
 def _deleted_tags(root: Table) -> tuple[str, ...]:
     root.need(root.target(RepoSlot.DELETED_TAGS), "deleted_tags")
-    tags = tuple(root.texts(RepoSlot.DELETED_TAGS))
-    if any(tag <= before for before, tag in pairwise(tags)):
+    tags = list(root.texts(RepoSlot.DELETED_TAGS))
+    if tags != sorted(set(tags)):
         raise root.buffer.error("its deleted tags are not in ascending order, or repeat")
-    return tags
+    return tuple(tags)
 
 
 def _flags(root: Table, slot: RepoSlot) -> frozenset[int]:

@@ -77,6 +77,15 @@ class ManifestFiles:
         row = find_row(self._ids, id)
         return None if row is None else self._file(int(self._order[row]))
 
+    def counts(self, ids: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+        """How many references each of some manifests has; -1 for one that is not listed."""
+        if not len(self):
+            return np.full(len(ids), -1)
+        rows = np.searchsorted(self._ids.view("S12"), ids.view("S12"))
+        rows = np.minimum(rows, len(self) - 1)
+        counts = self.listed["num_chunk_refs"][self._order[rows]].astype(np.int64)
+        return np.where(self._ids[rows] == ids, counts, -1)
+
     def repeat(self) -> bool:
         """Whether a manifest is listed twice."""
         return bool((self._ids[1:] == self._ids[:-1]).any())

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from icechunk_stream.format.columns import gather, nested_groups, table_groups
-from icechunk_stream.format.ids import ID12, OBJECT_ID_SIZE, SnapshotId, find_row
+from icechunk_stream.format.ids import ID12, OBJECT_ID_SIZE, SnapshotId
 from icechunk_stream.format.records import invalid, utf8
 from icechunk_stream.format.repo_info import NO_PARENT, V2, InfoSlot
 from icechunk_stream.format.snapshot_encode import check_written_time
@@ -50,56 +50,6 @@ class SnapshotColumns:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def row(self, id: SnapshotId) -> int | None:
-        """The row of a snapshot; rows have to be in order."""
-        return find_row(self.ids, id)
-
-
-def all_snapshots(
-    stored: SnapshotTable | None, records: Sequence[SnapshotRecord]
-) -> SnapshotColumns:
-    """Those of a ``repo`` object and others beside them, in the order of their ids."""
-    if stored is None:
-        return _ordered(_columns_of(records, None))
-    kept = _stored_columns(stored)
-    return _ordered(_joined(kept, _columns_of(records, stored)) if records else kept)
-
-
-def _ordered(columns: SnapshotColumns) -> SnapshotColumns:
-    keys = columns.ids.view("S12")
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    if (ordered[1:] == ordered[:-1]).any():
-        raise invalid("a snapshot is there twice")
-    itself = columns.parents == np.arange(len(columns))
-    if itself.any():
-        raise _no_parent(SnapshotId(columns.ids[itself][0].tobytes()))
-    return columns if (order[1:] > order[:-1]).all() else _reordered(columns, order)
-
-
-def _reordered(columns: SnapshotColumns, order: Positions) -> SnapshotColumns:
-    rows = np.full(len(order) + 1, NO_PARENT, np.int32)
-    rows[order] = np.arange(len(order))
-    items = _nested(columns.item_counts, order)
-    return SnapshotColumns(
-        ids=columns.ids[order],
-        # A parent of -1 is the last row, which is -1 again.
-        parents=rows[columns.parents[order]],
-        flushed_at=columns.flushed_at[order],
-        messages=columns.messages.take(pa.array(order)),
-        item_counts=columns.item_counts[order],
-        names=columns.names.take(items),
-        values=columns.values.take(items),
-        pruned_counts=columns.pruned_counts[order],
-        pruned=columns.pruned[_nested(columns.pruned_counts, order)],
-    )
-
-
-def _nested(counts: Positions, order: Positions) -> Positions:
-    """Which items of all rows follow one another when the rows are in another order."""
-    starts = np.cumsum(counts) - counts
-    return spread(starts[order], counts[order], 1)
-
 
 def spread(starts: Positions, counts: Positions, size: int) -> Positions:
     """Places of items of one size, so many side by side from each start on."""
@@ -109,21 +59,7 @@ def spread(starts: Positions, counts: Positions, size: int) -> Positions:
     return places
 
 
-def _joined(first: SnapshotColumns, second: SnapshotColumns) -> SnapshotColumns:
-    return SnapshotColumns(
-        ids=np.concatenate([first.ids, second.ids]),
-        parents=np.concatenate([first.parents, second.parents]),
-        flushed_at=np.concatenate([first.flushed_at, second.flushed_at]),
-        messages=pa.concat_arrays([first.messages, second.messages]),
-        item_counts=np.concatenate([first.item_counts, second.item_counts]),
-        names=pa.concat_arrays([first.names, second.names]),
-        values=pa.concat_arrays([first.values, second.values]),
-        pruned_counts=np.concatenate([first.pruned_counts, second.pruned_counts]),
-        pruned=np.concatenate([first.pruned, second.pruned]),
-    )
-
-
-def _columns_of(records: Sequence[SnapshotRecord], stored: SnapshotTable | None) -> SnapshotColumns:
+def columns_of(records: Sequence[SnapshotRecord], stored: SnapshotTable | None) -> SnapshotColumns:
     """Records as rows that follow those of a table, in which their parents may be."""
     before = 0 if stored is None else len(stored)
     rows = {record.id: row for row, record in enumerate(records, start=before)}
@@ -153,7 +89,7 @@ def _parent_row(
     if row is None and stored is not None:
         row = stored.row(record.parent_id)
     if row is None:
-        raise _no_parent(record.id)
+        raise no_parent(record.id)
     return row
 
 
@@ -162,18 +98,18 @@ def _names(record: SnapshotRecord) -> list[str]:
 
 
 def _texts(texts: Sequence[str]) -> pa.Array:
-    return pa.array([utf8(text) for text in texts], pa.large_binary()).cast(pa.large_string())
+    return pa.array([utf8(text) for text in texts], pa.large_binary()).view(pa.large_string())
 
 
 def _ids(ids: Sequence[SnapshotId]) -> npt.NDArray[np.void]:
     return np.frombuffer(b"".join([id.raw for id in ids]), ID12)
 
 
-def _no_parent(id: SnapshotId) -> InvalidInputError:
+def no_parent(id: SnapshotId) -> InvalidInputError:
     return invalid(f"the parent of {id} is itself, or not in the list")
 
 
-def _stored_columns(table: SnapshotTable) -> SnapshotColumns:
+def stored_columns(table: SnapshotTable) -> SnapshotColumns:
     buffer = table.buffer.apart(again=True)
     draft = _Draft(buffer, len(table))
     for group in table_groups(buffer, table.vector_at):

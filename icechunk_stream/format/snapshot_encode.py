@@ -54,6 +54,8 @@ _LATER_V1 = shape(*_ALWAYS, (SnapshotSlot.PARENT_ID, ID12_CODE))
 _V2 = shape(*_ALWAYS, (SnapshotSlot.MANIFEST_FILES_V2, OFFSET))
 _MANIFEST_FILE_V2 = layout(shape((0, ID12_CODE), (1, "Q"), (2, "I")))
 _ITEM = shape((0, OFFSET), (1, OFFSET))
+# So few nodes are written anew sooner than it is found out where their bytes are.
+_FEW = 16
 _NO_OFFSETS = (0, 0, 0, 0)
 _FILE_FIELDS = ("id", "size_bytes", "num_chunk_refs")
 
@@ -183,7 +185,7 @@ def _kept(snapshot: SnapshotContents, spec_version: int) -> tuple[Copies | None,
     kept = _staying(base.nodes, snapshot)
     copies = None
     # A reader of spec v2 takes an array that was encoded in v1 for one without dimensions.
-    if base.spec_version == spec_version:
+    if base.spec_version == spec_version and np.count_nonzero(kept) > _FEW:
         copies = copies_of(base.nodes, kept, spec_version)
         kept[copies.rows] = False
     return copies, [base.nodes.node(row) for row in np.flatnonzero(kept).tolist()]

@@ -97,6 +97,8 @@ def encode_transaction_log(
 def _sorted_ids(ids: Ids, name: str) -> Ids:
     if ids.dtype != ID8 or ids.ndim != 1:
         raise invalid(f"{name}: a column of {ids.dtype}, one of {ID8} is expected")
+    if len(ids) < 2:  # noqa: PLR2004
+        return ids
     numbers = np.sort(np.ascontiguousarray(ids).view(">u8"))
     if (numbers[1:] == numbers[:-1]).any():
         raise invalid(f"{name}: a node id is there twice")

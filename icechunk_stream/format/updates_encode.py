@@ -2,76 +2,163 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from icechunk_stream.format.ids import SnapshotId
-from icechunk_stream.format.records import ID12_CODE, OFFSET, Writer, shape
+import numpy as np
+
+from icechunk_stream.format.areas import Area
+from icechunk_stream.format.heaps import lay_out, present_rows
+from icechunk_stream.format.records import OFFSET, aligned, layout, shape
 from icechunk_stream.format.snapshot_encode import check_written_time
-from icechunk_stream.format.updates import UPDATE_TAGS, FeatureFlagChanged, StatusChanged
+from icechunk_stream.format.update_columns import (
+    FORMS,
+    LIMITED_FORM,
+    STATUS_CHANGED,
+    STATUS_FORM,
+    TEXT,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping
 
-    from icechunk_stream.format.updates import Status, Update, UpdateKind
+    import numpy.typing as npt
+    import pyarrow as pa
 
-_UPDATE = ((0, "B"), (1, OFFSET), (2, "Q"))
-_NEWEST = shape(*_UPDATE)
-_BACKED_UP = shape(*_UPDATE, (3, OFFSET))
+    from icechunk_stream.format.heaps import Heap
+    from icechunk_stream.format.records import Layout, Writer
+    from icechunk_stream.format.update_columns import Form, UpdateColumns
+    from icechunk_stream.format.updates import Status
+
+    Positions = npt.NDArray[np.intp]
+    Fields = Mapping[int, npt.NDArray[Any]]
+    Links = Mapping[int, int | Positions]
+
 _STATUS = ((0, "B"), (1, "Q"))
 _UNLIMITED = shape(*_STATUS)
 _LIMITED = shape(*_STATUS, (2, OFFSET))
-_FLAG = shape((0, "H"), (1, "?"), (2, "?"))
-_STATUS_CHANGED = shape((0, OFFSET))
 
-
-# The entries of some pages of the log.
-_REMEMBERED = 4096
+_UPDATE = ((1, OFFSET), (2, "Q"))
+_NEWEST = layout(shape(*_UPDATE, (0, "B")))
+_BACKED_UP = layout(shape(*_UPDATE, (3, OFFSET), (0, "B")))
+_STATUS_CHANGED = layout(shape((0, OFFSET)))
+_WORD = 4
 _ALIGNMENT = 8
+# A table of _NEWEST or _BACKED_UP, and the offset before the status of a StatusChanged.
+_TABLE = _BACKED_UP.stride
+_STATUS_AT = _TABLE + _ALIGNMENT
 
 
-def write_updates(writer: Writer, updates: Sequence[Update]) -> int:
-    """The vector of all entries; those that were written before are copied."""
-    blocks = [_block(update) for update in updates]
-    vector = writer.offsets(len(blocks))
-    at = writer.pad(_ALIGNMENT)
-    writer.reserve(sum(len(block.data) for block in blocks))
-    for number, block in enumerate(blocks, start=1):
-        writer.link(vector + 4 * number, at + block.table)
-        at += len(block.data)
-    writer.data += b"".join(block.data for block in blocks)
-    writer.tables += sum(block.tables for block in blocks)
+@cache
+def _layout_of(form: Form) -> Layout:
+    """Its widest fields first, so that nothing is left between them."""
+    return layout(shape(*((slot, code) for slot, code, _ in sorted(form, key=_is_narrow))))
+
+
+def _is_narrow(field: tuple[int, str, str]) -> bool:
+    return field[1] != "Q"
+
+
+def _kind_size(tag: int) -> int:
+    if tag == STATUS_CHANGED:
+        return _ALIGNMENT + _layout_of(LIMITED_FORM).stride
+    return aligned(_layout_of(FORMS[tag]).stride, _WORD)
+
+
+_KIND_SIZES = np.array([0, *map(_kind_size, sorted(FORMS))], np.intp)
+
+
+def write_updates(writer: Writer, columns: UpdateColumns) -> int:
+    """The vector of all entries, each of them followed by all that it points to."""
+    page = _Page(writer, columns)
+    vector = writer.pad(_WORD)
+    fields = vector + _WORD * np.arange(1, len(columns) + 1)
+    begin = aligned(vector + _WORD * (1 + len(columns)), _ALIGNMENT)
+    writer.reserve(begin - vector + page.size)
+    writer.append(np.append(np.uint32(len(columns)), (begin + page.at - fields).astype("<u4")))
+    writer.pad(_ALIGNMENT)
+    writer.append(page.filled(begin).words)
+    writer.tables += page.tables
     return vector
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """An entry with all that it points to, which may stand at any multiple of its size's unit."""
+class _Page:
+    """Table, table of its kind, name or reason, name of the backup: entry by entry."""
 
-    data: bytes
-    table: int
-    tables: int
+    def __init__(self, writer: Writer, columns: UpdateColumns) -> None:
+        self.columns = columns
+        self.texts, text_sizes = _sized(columns.texts)
+        self.backups, backup_sizes = _sized(columns.backups)
+        self.text = _TABLE + _KIND_SIZES[columns.tags]
+        self.backup = self.text + text_sizes
+        sizes = -(-(self.backup + backup_sizes) // _ALIGNMENT) * _ALIGNMENT
+        ends = np.cumsum(sizes)
+        self.at = ends - sizes
+        self.size = int(ends[-1])
+        self.groups = [group for group in self._groups() if len(group.rows)]
+        # They stand before the entries, whose places follow from where these end.
+        self.vtables = [writer.vtable(group.of.shape.vtable) for group in self.groups]
+
+    @property
+    def tables(self) -> int:
+        return sum(len(group.rows) for group in self.groups)
+
+    def filled(self, begin: int) -> Area:
+        area, at = Area(begin, begin + self.size), begin + self.at
+        for group, vtable in zip(self.groups, self.vtables, strict=True):
+            links = {slot: (at + place)[group.rows] for slot, place in group.links.items()}
+            area.put_tables(group.of, vtable, at[group.rows] + group.place, group.fields, links)
+        area.put_texts(self.texts, (at + self.text)[present_rows(self.columns.texts)])
+        area.put_texts(self.backups, (at + self.backup)[present_rows(self.columns.backups)])
+        return area
+
+    def _groups(self) -> Iterator[_Group]:
+        """Tables of one shape at one place of their entries."""
+        backed_up = present_rows(self.columns.backups)
+        yield self._entries(_NEWEST, np.flatnonzero(~backed_up), {1: _TABLE})
+        yield self._entries(_BACKED_UP, np.flatnonzero(backed_up), {1: _TABLE, 3: self.backup})
+        for tag in np.unique(self.columns.tags).tolist():
+            rows = np.flatnonzero(self.columns.tags == tag)
+            if tag == STATUS_CHANGED:
+                yield from self._statuses(rows)
+            else:
+                yield self._kinds(FORMS[tag], rows, _TABLE)
+
+    def _entries(self, of: Layout, rows: Positions, links: Links) -> _Group:
+        fields: Fields = {0: self.columns.tags[rows], 2: self.columns.times[rows]}
+        return _Group(of, rows, 0, fields, links)
+
+    def _statuses(self, rows: Positions) -> Iterator[_Group]:
+        yield _Group(_STATUS_CHANGED, rows, _TABLE, {}, {0: _STATUS_AT})
+        limited = present_rows(self.columns.texts)[rows]
+        yield self._kinds(STATUS_FORM, rows[~limited], _STATUS_AT)
+        yield self._kinds(LIMITED_FORM, rows[limited], _STATUS_AT)
+
+    def _kinds(self, form: Form, rows: Positions, place: int) -> _Group:
+        numbers = self.columns.numbers
+        fields = {slot: numbers[name][rows] for slot, _, name in form if name != TEXT}
+        links: Links = {slot: self.text for slot, _, name in form if name == TEXT}
+        return _Group(_layout_of(form), rows, place, fields, links)
 
 
-@lru_cache(_REMEMBERED)
-def _block(update: Update) -> _Block:
-    """All offsets are relative, so that an entry is the same bytes wherever it stands."""
-    writer = Writer()
-    start = writer.pad(_ALIGNMENT)
-    table = _write_update(writer, update)
-    writer.pad(_ALIGNMENT)
-    return _Block(bytes(writer.data[start:]), table - start, writer.tables)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Group:
+    """Tables of some rows, so far behind the begin of their entries; links are as far as that."""
+
+    of: Layout
+    rows: Positions
+    place: int
+    fields: Fields
+    links: Links
 
 
-def _write_update(writer: Writer, update: Update) -> int:
-    of = _NEWEST if update.backup is None else _BACKED_UP
-    values = (UPDATE_TAGS[type(update.kind)], 0, check_written_time(update.updated_at))
-    table = writer.table(of, *values, *(0 for _ in of.fields[3:]))
-    writer.attach(table, of, 1, _write_kind(writer, update.kind))
-    if update.backup is not None:
-        writer.attach(table, of, 3, writer.text(update.backup))
-    return table
+def _sized(column: pa.Array) -> tuple[Heap, Positions]:
+    """Texts that are there, and the bytes that each row's takes."""
+    heap = lay_out(column.drop_null(), terminated=True)
+    sizes = np.zeros(len(column), np.intp)
+    sizes[present_rows(column)] = heap.sizes
+    return heap, sizes
 
 
 def write_status(writer: Writer, status: Status) -> int:
@@ -81,45 +168,3 @@ def write_status(writer: Writer, status: Status) -> int:
     if status.reason is not None:
         writer.attach(table, of, 2, writer.text(status.reason))
     return table
-
-
-def _write_kind(writer: Writer, kind: UpdateKind) -> int:
-    match kind:
-        case FeatureFlagChanged(id, value):
-            return writer.table(_FLAG, id, bool(value), value is not None)
-        case StatusChanged(status):
-            table = writer.table(_STATUS_CHANGED, 0)
-            writer.attach(table, _STATUS_CHANGED, 0, write_status(writer, status))
-            return table
-        case _:
-            return _write_fields(writer, [getattr(kind, item.name) for item in fields(kind)])
-
-
-def _write_fields(writer: Writer, values: list[str | int | SnapshotId]) -> int:
-    """The other kinds have their fields in the order of the slots."""
-    of = shape(*((slot, _code(value)) for slot, value in enumerate(values)))
-    table = writer.table(of, *(_packed(value) for value in values))
-    for slot, value in enumerate(values):
-        if isinstance(value, str):
-            writer.attach(table, of, slot, writer.text(value))
-    return table
-
-
-def _code(value: str | int | SnapshotId) -> str:
-    match value:
-        case str():
-            return OFFSET
-        case int():
-            return "B"
-        case SnapshotId():
-            return ID12_CODE
-
-
-def _packed(value: str | int | SnapshotId) -> int | bytes:
-    match value:
-        case str():
-            return 0
-        case int():
-            return value
-        case SnapshotId():
-            return value.raw

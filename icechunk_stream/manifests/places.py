@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from icechunk_stream.manifests.policy import Tiered
+
     Numbers = npt.NDArray[np.intp]
     Mask = npt.NDArray[np.bool_]
     Boxes = npt.NDArray[np.int64]
@@ -64,35 +66,38 @@ class Placing:
     untouched: tuple[tuple[int, ...], ...]
 
 
-def place(members: Members, rows: Rows, most: int) -> Placing:
-    """Part rows among members and new manifests of about ``most`` references."""
+def place(members: Members, rows: Rows, policy: Tiered) -> Placing:
+    """Part rows among members and new manifests, along the axis where that rewrites least."""
     if not len(members):
         kept = np.flatnonzero(rows.present)
-        return Placing(tuple(_cut(rows, kept, 0, most)), ())
-    best: _Along | None = None
-    for axis in range(rows.indices.shape[1]):
-        found = _along(axis, members, rows)
-        if found is not None and (best is None or found.cost < best.cost):
-            best = found
-        if best is not None and not best.cost:
+        return Placing(tuple(_cut(rows, kept, 0, policy.cell_refs)), ())
+    axes = range(rows.indices.shape[1])
+    if not axes:
+        return Placing(
+            tuple(_by_boxes(members, rows, np.arange(1), np.arange(len(rows)), policy)), ()
+        )
+    best = _along(0, members, rows)
+    for axis in axes[1:]:
+        if not best.cost:
             break
-    return _by_boxes(members, rows) if best is None else best.placing(members, rows, most)
+        best = min(best, _along(axis, members, rows), key=lambda along: along.cost)
+    return best.placing(members, rows, policy)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Along:
-    """Members in their order along an axis, and the place of each row: odd ones are members.
+    """Members in clusters that follow one another along an axis, and the place of each row.
 
-    Place ``2 * i + 1`` is the ``i``-th member in ``order``, ``2 * i`` the gap before it; rows with
-    the place -1 delete what is not there.
+    Place ``2 * i + 1`` is the ``i``-th cluster, ``2 * i`` the gap before it; rows with the place -1
+    delete what is not there. In a cluster of several members, these overlap along the axis.
     """
 
     axis: int
-    order: Numbers
+    clusters: tuple[Numbers, ...]
     places: Numbers
     cost: int
 
-    def placing(self, members: Members, rows: Rows, most: int) -> Placing:
+    def placing(self, members: Members, rows: Rows, policy: Tiered) -> Placing:
         order = np.argsort(self.places, kind="stable")
         firsts = np.flatnonzero(np.diff(self.places[order], prepend=-2))
         by_place = {
@@ -100,33 +105,41 @@ class _Along:
         }
         by_place.pop(-1, None)
         self._join_the_end(by_place, members)
-        groups = list(self._groups(by_place, rows, most))
+        groups = list(self._groups(by_place, members, rows, policy))
         return Placing(tuple(groups), tuple(self._untouched(by_place)))
 
     def _join_the_end(self, by_place: dict[int, Numbers], members: Members) -> None:
-        last = 2 * len(self.order) - 1
-        if last not in by_place or last + 1 not in by_place:
+        last = 2 * len(self.clusters) - 1
+        if last not in by_place or last + 1 not in by_place or len(self.clusters[-1]) > 1:
             return
-        size = int(members.sizes[self.order[-1]]) + len(by_place[last]) + len(by_place[last + 1])
-        if size <= _SMALL:
+        size = int(members.sizes[self.clusters[-1][0]])
+        if size + len(by_place[last]) + len(by_place[last + 1]) <= _SMALL:
             by_place[last] = np.concatenate([by_place[last], by_place.pop(last + 1)])
 
-    def _groups(self, by_place: dict[int, Numbers], rows: Rows, most: int) -> Iterator[Group]:
+    def _groups(
+        self, by_place: dict[int, Numbers], members: Members, rows: Rows, policy: Tiered
+    ) -> Iterator[Group]:
         for at, chosen in by_place.items():
-            if at % 2:
-                yield Group((int(self.order[at // 2]),), chosen)
+            cluster = self.clusters[at // 2] if at % 2 else None
+            if cluster is None:
+                yield from _cut(rows, chosen, self.axis, policy.cell_refs)
+            elif len(cluster) == 1:
+                yield Group((int(cluster[0]),), chosen)
             else:
-                yield from _cut(rows, chosen, self.axis, most)
+                yield from _by_boxes(members, rows, cluster, chosen, policy)
+        for number, cluster in enumerate(self.clusters):
+            if len(cluster) >= policy.most - 1 and 2 * number + 1 not in by_place:
+                yield from _by_boxes(members, rows, cluster, cluster[:0], policy)
 
     def _untouched(self, by_place: dict[int, Numbers]) -> Iterator[tuple[int, ...]]:
         """Members between those that are written, or between which a new one comes."""
         run: list[int] = []
-        for number, member in enumerate(self.order.tolist()):
-            if 2 * number in by_place and run:
+        for number, cluster in enumerate(self.clusters):
+            if run and 2 * number in by_place:
                 yield tuple(run)
                 run = []
-            if 2 * number + 1 not in by_place:
-                run.append(member)
+            if len(cluster) == 1 and 2 * number + 1 not in by_place:
+                run.append(int(cluster[0]))
             elif run:
                 yield tuple(run)
                 run = []
@@ -134,58 +147,66 @@ class _Along:
             yield tuple(run)
 
 
-def _along(axis: int, members: Members, rows: Rows) -> _Along | None:
-    """The members in order along an axis; None where their stretches overlap."""
+def _along(axis: int, members: Members, rows: Rows) -> _Along:
     order = np.argsort(members.boxes[:, axis, 0], kind="stable")
     low, high = members.boxes[order, axis].T
-    if (low[1:] < high[:-1]).any():
-        return None
+    reach = np.maximum.accumulate(high)
+    firsts = np.flatnonzero(np.append(True, low[1:] >= reach[:-1]))
+    begins, ends = low[firsts], reach[np.append(firsts[1:], len(order)) - 1]
+    clusters = np.split(order, firsts[1:])
     at = rows.indices[:, axis].astype(np.int64)
-    before = np.searchsorted(low, at, side="right")
-    inside = (before > 0) & (at < high[before - 1])
+    before = np.searchsorted(begins, at, side="right")
+    inside = (before > 0) & (at < ends[before - 1])
     places = 2 * before - inside
     gone = ~rows.present
     if gone.any():
-        there = inside[gone] & _in_boxes(members.boxes[order[before[gone] - 1]], rows.indices[gone])
-        places[gone] = np.where(there, places[gone], -1)
+        places[gone] = np.where(_holders(members, rows.indices[gone]) >= 0, places[gone], -1)
     hit = np.unique(places[places % 2 == 1]) // 2
-    return _Along(axis, order, places, int(members.sizes[order[hit]].sum()))
+    cost = sum(int(members.sizes[clusters[number]].sum()) for number in hit.tolist())
+    return _Along(axis, tuple(clusters), places, cost)
 
 
-def _by_boxes(members: Members, rows: Rows) -> Placing:
-    """Rows go to the members whose boxes hold them; the others join all that they lie between."""
-    holders = _holders(members, rows)
-    loose = np.flatnonzero((holders < 0) & rows.present)
-    joined = _reached(members, rows.indices[loose]) if len(loose) else np.zeros(len(members), bool)
-    groups = [
-        Group((int(member),), np.flatnonzero(holders == member))
-        for member in np.unique(holders[holders >= 0])
-        if not joined[member]
-    ]
-    if len(loose):
-        taken = np.flatnonzero(joined)
-        chosen = np.flatnonzero(np.isin(holders, taken) & (holders >= 0))
-        merged = np.sort(np.concatenate([loose, chosen]))
-        groups.append(Group(tuple(taken.tolist()), merged))
-    return Placing(tuple(groups), ())
+def _by_boxes(
+    members: Members, rows: Rows, cluster: Numbers, chosen: Numbers, policy: Tiered
+) -> Iterator[Group]:
+    """Rows go to the members whose boxes hold them; the others join all that they lie between.
+
+    With too many open members, all of these become one.
+    """
+    mine = Members(members.boxes[cluster], members.sizes[cluster])
+    indices = rows.indices[chosen]
+    holders = _holders(mine, indices)
+    loose = (holders < 0) & rows.present[chosen]
+    corners = [np.stack([indices[loose], indices[loose] + np.uint32(1)], axis=2).astype(np.int64)]
+    open_ = mine.sizes < policy.cell_refs
+    if np.count_nonzero(open_) >= policy.most - 1:
+        corners.append(mine.boxes[open_])
+    around = np.concatenate(corners)
+    joined = _reached(mine, around) if len(around) else np.zeros(len(mine), np.bool_)
+    for member in np.unique(holders[holders >= 0]).tolist():
+        if not joined[member]:
+            yield Group((int(cluster[member]),), chosen[holders == member])
+    if len(around):
+        taken = loose | (np.isin(holders, np.flatnonzero(joined)) & (holders >= 0))
+        yield Group(tuple(cluster[joined].tolist()), chosen[taken])
 
 
-def _holders(members: Members, rows: Rows) -> Numbers:
-    """The member whose box holds each row, or -1."""
-    holders = np.full(len(rows), -1, np.intp)
-    for first in range(0, len(rows), _BLOCK):
+def _holders(members: Members, indices: npt.NDArray[np.uint32]) -> Numbers:
+    """The member whose box holds each index, or -1."""
+    holders = np.full(len(indices), -1, np.intp)
+    for first in range(0, len(indices), _BLOCK):
         block = slice(first, first + _BLOCK)
-        hits = _in_boxes(members.boxes[None], rows.indices[block, None])
+        hits = _in_boxes(members.boxes[None], indices[block, None])
         holders[block] = np.where(hits.any(axis=1), hits.argmax(axis=1), -1)
     return holders
 
 
-def _reached(members: Members, indices: npt.NDArray[np.uint32]) -> Mask:
-    """Members that a box around some indices meets, and then that around these, and so on."""
-    low, high = indices.min(axis=0).astype(np.int64), indices.max(axis=0).astype(np.int64) + 1
+def _reached(members: Members, boxes: Boxes) -> Mask:
+    """Members that a box around some boxes meets, and then that around these, and so on."""
+    low, high = boxes[:, :, 0].min(axis=0), boxes[:, :, 1].max(axis=0)
     joined = np.zeros(len(members), np.bool_)
     while True:
-        met = ((members.boxes[:, :, 0] < high) & (members.boxes[:, :, 1] > low)).all(axis=1)
+        met: Mask = ((members.boxes[:, :, 0] < high) & (members.boxes[:, :, 1] > low)).all(axis=1)
         if (met == joined).all():
             return joined
         joined = met
@@ -201,17 +222,19 @@ def _in_boxes(boxes: Boxes, indices: npt.NDArray[np.uint32]) -> Mask:
 def _cut(rows: Rows, chosen: Numbers, axis: int, most: int) -> Iterator[Group]:
     """Rows of a gap, in parts that do not overlap and have not many more than ``most`` rows."""
     chosen = chosen[rows.present[chosen]]
-    if len(chosen) <= most:
-        if len(chosen):
-            yield Group((), chosen)
-        return
-    at = rows.indices[chosen]
-    if (at[:, axis] == at[0, axis]).all():
-        axis = int(np.argmax(at.max(axis=0) - at.min(axis=0)))
-    order = np.argsort(at[:, axis], kind="stable")
-    ends = np.append(np.flatnonzero(np.diff(at[order, axis])) + 1, len(order))
+    if len(chosen):
+        for part in parted(rows.indices[chosen], axis, most):
+            yield Group((), chosen[part])
+
+
+def parted(indices: npt.NDArray[np.uint32], axis: int, most: int) -> list[Numbers]:
+    """Rows in parts whose boxes do not overlap, each of not many more than ``most`` rows."""
+    if len(indices) <= most:
+        return [np.arange(len(indices))]
+    if (indices[:, axis] == indices[0, axis]).all():
+        axis = int(np.argmax(indices.max(axis=0) - indices.min(axis=0)))
+    order = np.argsort(indices[:, axis], kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(indices[order, axis])) + 1, len(order))
     # Ends of equal indices that are the first beyond each multiple of the bound.
     cuts = np.unique(ends[np.searchsorted(ends, np.arange(most, len(order), most))])
-    for part in np.split(order, cuts):
-        if len(part):
-            yield Group((), np.sort(chosen[part]))
+    return [np.sort(part) for part in np.split(order, cuts) if len(part)]

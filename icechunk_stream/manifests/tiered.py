@@ -63,7 +63,7 @@ def tiered_plan(
     new: list[NewTable] = []
     merges: list[Merge] = []
     for members, rows in layout.cells(run):
-        placing = place(layout.members(members), _rows(run, rows), policy.cell_refs)
+        placing = place(layout.members(members), _rows(run, rows), policy)
         for group in placing.groups:
             sources = members[list(group.members)]
             touched[sources] = True

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from icechunk_stream.changes import ChangeSet
     from icechunk_stream.commit_logs import CommitLogs
     from icechunk_stream.format.ids import SnapshotId
+    from icechunk_stream.format.node_rows import Nodes
     from icechunk_stream.format.nodes import Node
     from icechunk_stream.format.transaction_log import Coordinates, Ids, Move
     from icechunk_stream.refs import History
@@ -146,14 +147,8 @@ def _ids_in(log: LogContents) -> set[NodeId]:
     return {NodeId(id) for ids in lists for id in ids.tolist()} | set(log.updated_chunks)
 
 
-def _paths(nodes: Iterable[Node], wanted: Collection[NodeId]) -> Paths:
-    found: dict[NodeId, str] = {}
-    for node in nodes:
-        if len(found) == len(wanted):
-            break
-        if node.id in wanted:
-            found[node.id] = node.path
-    return found
+def _paths(nodes: Nodes, wanted: Collection[NodeId]) -> Paths:
+    return {id: nodes.node(row).path for id, row in nodes.rows_of(wanted).items()}
 
 
 def _holds(nodes: NodesByPath, path: str, id: NodeId) -> bool:

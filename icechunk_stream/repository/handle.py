@@ -114,6 +114,11 @@ class Handle:
     def _prepare_to_write(self) -> None:
         prepare_to_write(self.storage, self._config.storage)
 
+    def _begin_with(self, found: Found) -> None:
+        """Keep what opening has read."""
+        if found.repo is not None:
+            self._assets.hold_repo(found.repo.version, found.repo.info)
+
     def _stored(self, state: ConfigState) -> None:
         """Remember which configuration is stored now."""
         self._opened = replace(self._opened, config_state=state)

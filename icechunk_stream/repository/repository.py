@@ -234,7 +234,10 @@ class Repository(Reading, Changing, Maintaining):
     ) -> Self:
         stored = found.config or RepositoryConfig()
         merged = stored if config is None else stored.merge(config)
-        return cls(Opened.of(storage, found, merged, Authorization(dict(access or {}))))
+        opened = Opened.of(storage, found, merged, Authorization(dict(access or {})))
+        repository = cls(opened)
+        repository._begin_with(found)
+        return repository
 
 
 def _spec_version(given: SpecVersion | int | None) -> SpecVersion:
@@ -258,9 +261,8 @@ def _created_by_others(storage: Storage, error: ConflictError | InvalidInputErro
 def _newest_before(history: History, id: SnapshotId, as_of: datetime) -> SnapshotId:
     if as_of.tzinfo is None:
         raise TypeError("as_of needs a time zone: a time without one may mean another moment")
-    limit = to_micros(as_of)
-    for record in history.ancestry(id):
-        if record.flushed_at <= limit:
-            return record.id
-    message = f"the branch has no snapshot of {as_of.isoformat()} or before"
-    raise SnapshotNotFoundError(message, ErrorKind.NO_SNAPSHOT_AT_TIME)
+    found = history.newest_at(id, to_micros(as_of))
+    if found is None:
+        message = f"the branch has no snapshot of {as_of.isoformat()} or before"
+        raise SnapshotNotFoundError(message, ErrorKind.NO_SNAPSHOT_AT_TIME)
+    return found

@@ -181,12 +181,15 @@ def _parted(rows: DataFrame, column: str, bad: pa.Table) -> tuple[DataFrame, Rej
 
 
 def _looked_up(rows: DataFrame, axis: Axis, found: pa.Table) -> DataFrame:
-    """Rows with the index of each label; null for labels that are not found."""
+    """Rows with the index of each label; null for labels that are not found, or are null."""
     indices = sql.broadcast(rows.sparkSession.createDataFrame(_named(found)))
-    return rows.join(indices, _is_same(axis.column), "left_outer").drop(_LABEL)
+    # Keys that may not be null are looked up as plain numbers.
+    is_same = sql.col(quoted(axis.column)) == sql.col(quoted(_LABEL))
+    return rows.join(indices, is_same, "left_outer").drop(_LABEL)
 
 
 def _is_same(column: str) -> Column:
+    """As ``_looked_up``, but nulls are the same as well."""
     return sql.col(quoted(column)).eqNullSafe(sql.col(quoted(_LABEL)))
 
 

@@ -62,7 +62,15 @@ class BatchSizes:
     def learn(self, table: pa.Table) -> None:
         self.rows = len(table)
         if len(table):
-            self.row_bytes = table.nbytes / len(table)
+            self.row_bytes = max(table.nbytes / len(table), 1)
+
+    def measure(self, chosen: DataFrame) -> None:
+        """Count rows, and about how large one is in memory; this reads all of them."""
+        kinds = {field.name: field.dataType for field in chosen.schema.fields}
+        long = [sql.octet_length(quoted(name)) for name in kinds if isinstance(kinds[name], _LONG)]
+        count, *lengths = chosen.agg(sql.count(sql.lit(1)), *map(sql.avg, long)).collect()[0]
+        fixed = sum(_WIDTHS.get(type(kind), _OTHER_WIDTH) for kind in kinds.values())
+        self.rows, self.row_bytes = count, fixed + sum(float(mean or 0) for mean in lengths)
 
 
 class BatchRows:
@@ -107,29 +115,24 @@ class BatchRows:
         return RowsInTasks(chosen)
 
     def _to_driver(self, chosen: DataFrame) -> pa.Table | None:
-        """The rows in the driver; None where there are too many for it.
-
-        Spark itself refuses what is far too large, should a batch be so after small ones.
-        """
+        """The rows in the driver; None where there are too many for it."""
         with stage(chosen, "take rows"):
-            takes_all = self._mode == "driver" or bool(self._sizes.are_small)
+            takes_all = self._mode == "driver"
             table = _unless_refused(chosen) if takes_all else self._if_small(chosen)
         if table is not None:
             self._sizes.learn(table)
         return table
 
     def _if_small(self, chosen: DataFrame) -> pa.Table | None:
-        most = int(DRIVER_BYTES // self._row_bytes(chosen))
-        table = _unless_refused(_first(chosen, most + 1))
+        """What is there is counted only where no batch before tells how much it may be."""
+        if self._sizes.are_small is None:
+            self._sizes.measure(chosen)
+        if not self._sizes.are_small or self._sizes.row_bytes is None:
+            return None
+        most = int(DRIVER_BYTES // self._sizes.row_bytes)
+        # Spark compiles a plan anew for another number, and this one seldom changes.
+        table = _unless_refused(_first(chosen, 1 << most.bit_length()))
         return None if table is None or len(table) > most else table
-
-    def _row_bytes(self, chosen: DataFrame) -> float:
-        """About how large a row is in memory."""
-        if self._sizes.row_bytes is None:
-            kinds = [field.dataType for field in chosen.schema.fields]
-            fixed = sum(_WIDTHS.get(type(kind), _OTHER_WIDTH) for kind in kinds)
-            self._sizes.row_bytes = max(fixed + _long_bytes(chosen), 1)
-        return self._sizes.row_bytes
 
 
 def _first(chosen: DataFrame, count: int) -> DataFrame:
@@ -146,16 +149,6 @@ def _unless_refused(chosen: DataFrame) -> pa.Table | None:
         if _TOO_LARGE in str(error):
             return None
         raise
-
-
-def _long_bytes(chosen: DataFrame) -> float:
-    """The mean length of what is in the columns of any length."""
-    long = [field.name for field in chosen.schema.fields if isinstance(field.dataType, _LONG)]
-    if not long:
-        return 0
-    lengths = [sql.coalesce(sql.octet_length(quoted(name)), sql.lit(0)) for name in long]
-    row = chosen.select(*map(sql.avg, lengths)).first()
-    return 0 if row is None else sum(float(mean or 0) for mean in row)
 
 
 def _chosen(df: DataFrame, layout: Rows) -> DataFrame:

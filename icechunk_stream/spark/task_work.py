@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from icechunk_stream.errors import StreamError
+from icechunk_stream.spark.parcels import from_parcels, packed
 from icechunk_stream.stream.row_source import most_duplicates
 from icechunk_stream.stream.tally import Tally
 from icechunk_stream.stream.targets import index_column
@@ -37,15 +38,15 @@ class UnitWriter:
 
     plan: Plan
     chunks: ChunkPlace
+    are_parcels: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tally = Tally(self.plan)
-        for refs in write_chunks(
-            map(self._placed, batches), self.plan, self.chunks.writer(), tally
-        ):
-            yield _report(refs=_packed(refs))
+        rows = map(self._placed, from_parcels(batches) if self.are_parcels else batches)
+        for refs in write_chunks(rows, self.plan, self.chunks.writer(), tally):
+            yield _report(refs=packed(refs))
         for rows in tally.bad_rows:
-            yield _report(rejected=_packed(rows))
+            yield _report(rejected=packed(rows))
         counts = (tally.rows + tally.bad, tally.rows, most_duplicates(tally))
         yield _report(**dict(zip(_COUNTS, counts, strict=True)))
 
@@ -65,18 +66,3 @@ class UnitWriter:
 def _report(**found: bytes | int) -> pa.RecordBatch:
     row = dict.fromkeys(_COUNTS, 0) | {"refs": None, "rejected": None} | found
     return pa.RecordBatch.from_pylist([row], _REPORT)
-
-
-def _packed(rows: pa.RecordBatch) -> bytes:
-    """Spark knows no unsigned numbers, so rows of them travel in Arrow's own format."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_batch(rows)
-    packed: bytes = sink.getvalue().to_pybytes()
-    return packed
-
-
-def unpacked(data: bytes) -> pa.RecordBatch:
-    """What a task has packed."""
-    (rows,) = pa.ipc.open_stream(data)
-    return rows

@@ -14,8 +14,9 @@ from pyspark.errors import PythonException
 from icechunk_stream.spark.carried import carried
 from icechunk_stream.spark.even_partitions import in_turn
 from icechunk_stream.spark.locating import Located, locate
+from icechunk_stream.spark.parcels import MOST_UNITS, PARCEL_DDL, in_parcels, unpacked
 from icechunk_stream.spark.stages import stage
-from icechunk_stream.spark.task_work import REPORT_DDL, UnitWriter, quoted, unpacked
+from icechunk_stream.spark.task_work import REPORT_DDL, UnitWriter, quoted
 from icechunk_stream.stream.placement import label_column
 from icechunk_stream.stream.rejected import bad_rows_of
 from icechunk_stream.stream.row_source import Rejected, WrittenChunks
@@ -99,12 +100,17 @@ class PlacedInTasks:
         axes = tuple(axis for axis in self.axes if axis.name in plan.dims)
         wanted = [*plan.columns, DELETE] if DELETE in self.df.columns else plan.columns
         rows = self.df.select(*map(quoted, wanted), unit_number(plan).alias(UNIT))
+        units = self._units_at_most(plan)
+        are_parcels = units <= MOST_UNITS
+        if are_parcels:
+            rows = rows.mapInArrow(carried(in_parcels), PARCEL_DDL)
         # Rows of one unit come to one task, side by side.
-        count = min(self._units_at_most(plan), _shuffle_partitions(self.df))
+        count = min(units, _shuffle_partitions(self.df))
         turn = in_turn(sql.col(quoted(UNIT)), count)
         by_unit = rows.repartition(count, turn).sortWithinPartitions(quoted(UNIT))
+        work = UnitWriter(plan, chunks, are_parcels)
         try:
-            reports = by_unit.mapInArrow(carried(UnitWriter(plan, chunks)), REPORT_DDL).toArrow()
+            reports = by_unit.mapInArrow(carried(work), REPORT_DDL).toArrow()
         except PythonException as error:
             error.add_note(_IF_TASKS_CANNOT)
             raise

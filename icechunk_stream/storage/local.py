@@ -176,7 +176,7 @@ class LocalStorage(Storage):
         current = self._read(source, None)
         if not (isinstance(current, Fetched) and current.version == expected):
             return LostRace()
-        return self._writer.replace_versioned(target, current.data)
+        return self._writer.replace_by_copy(target, current)
 
     def _list(self, prefix: str) -> Iterator[ObjectInfo]:
         parent, slash, start = prefix.rpartition("/")

@@ -152,6 +152,11 @@ def version_of(status: os.stat_result, content: str) -> Version:
     return Version(f"{_identity(status)}.{content}")
 
 
+def content_of(version: Version) -> str:
+    """The digest of the content that a version is of."""
+    return version.token.rpartition(".")[2]
+
+
 def may_be(status: os.stat_result, version: Version) -> bool:
     """Whether a file can be in the version, as far as its status tells."""
     return version.token.startswith(f"{_identity(status)}.")

@@ -13,6 +13,7 @@ from icechunk_stream.storage.local_lock import locked
 from icechunk_stream.storage.local_names import disk_path
 from icechunk_stream.storage.local_place import (
     Place,
+    content_of,
     digest,
     find_place,
     make_place,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from icechunk_stream.storage.local_place import Staged
     from icechunk_stream.storage.local_tree import Directory, LocalTree
-    from icechunk_stream.storage.values import BytesLike, Version
+    from icechunk_stream.storage.values import BytesLike, Fetched, Version
 
 _LINK_ADVICE = dict.fromkeys(
     (*LACKING, errno.EPERM),
@@ -65,13 +66,15 @@ class LocalWriter:
                 staged.replace()
         return place
 
-    def replace_versioned(self, key: str, data: BytesLike) -> Written | LostRace:
-        """Write an object whatever was there, and tell its version."""
-        content = digest(data)
+    def replace_by_copy(self, key: str, source: Fetched) -> Written | LostRace:
+        """Write what another object holds whatever was there, and tell its version."""
         with explained("write", key):
             place = make_place(self.tree, key)
-            with self._staged(place, data) as staged, explained("replace", key, _RENAME_ADVICE):
-                version = version_of(staged.status(), content)
+            with (
+                self._staged(place, source.data) as staged,
+                explained("replace", key, _RENAME_ADVICE),
+            ):
+                version = version_of(staged.status(), content_of(source.version))
                 staged.replace()
         self.sync(place.directory, key)
         return Written(version)

@@ -110,16 +110,15 @@ def sorted_by_unit(table: pa.Table, plan: Plan) -> pa.Table:
     numbers, count = _unit_numbers(table, plan)
     if (numbers[1:] >= numbers[:-1]).all():
         return table
-    if count <= _RADIX:
-        numbers = numbers.astype(np.uint16)
-    order = _stable_order(numbers, count)
-    return table.combine_chunks().take(pa.array(order))
+    return table.combine_chunks().take(pa.array(stable_order(numbers, count)))
 
 
-def _stable_order(numbers: npt.NDArray[np.integer], count: int) -> Numbers:
-    """What sorts numbers below ``count``: by radix, or as one key with the row."""
+def stable_order(numbers: Numbers, count: int) -> Numbers:
+    """What sorts numbers from 0 up to ``count``: by radix, or as one key with the row."""
     rows = len(numbers)
-    if count <= _RADIX or count * rows >= _MAX_NUMBER:
+    if count <= _RADIX:
+        return np.argsort(numbers.astype(np.uint16), kind="stable")
+    if count * rows >= _MAX_NUMBER:
         return np.argsort(numbers, kind="stable")
     keys = numbers.astype(np.int64) * rows + np.arange(rows)
     keys.sort()

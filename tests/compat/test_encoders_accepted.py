@@ -185,10 +185,11 @@ def change_tip(location: Path, tip: SnapshotId) -> None:
     """Add refs, metadata, a flag and the entries of the operations log that go with them."""
     path = location / "repo"
     before = path.read_bytes()
-    state = RepoState.of(decode_repo_info(before, "repo"))
+    info = decode_repo_info(before, "repo")
+    state, logged = RepoState.of(info), info.updates()
     backup = "repo.30000000000000.00000000000000000000"
     (location / "overwritten" / backup).write_bytes(before)
-    newest = state.updates[0]
+    newest = logged[0]
     added: list[UpdateKind] = [TagCreated("ours"), BranchCreated("ours/é"), MetadataChanged()]
     updates = [Update(kind, newest.updated_at + 3 - at) for at, kind in enumerate(added)]
     updates[1:] = [replace(update, backup=backup) for update in updates[1:]]
@@ -199,7 +200,8 @@ def change_tip(location: Path, tip: SnapshotId) -> None:
         deleted_tags=["gone"],
         metadata={"owner": ["é", 1.5]},
         disabled_flags=frozenset({3}),
-        updates=[*updates, replace(newest, backup=backup), *state.updates[1:]],
+        updates=[*updates, replace(newest, backup=backup), *logged[1:]],
+        older=None,
     )
     path.write_bytes(encode_repo_info(changed))
 

@@ -11,6 +11,7 @@ import icechunk_stream
 from icechunk_stream.format.ids import SnapshotId
 from icechunk_stream.format.repo_info import SnapshotRecord, decode_repo_info
 from icechunk_stream.format.repo_info_encode import RepoState, encode_repo_info
+from icechunk_stream.format.updates import NewCommit, Update
 from tests.oracle.dump import open_repository
 from tests.oracle.libraries import KNOWS_V2, REFERENCE
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.compat
 
-BOTH = (icechunk_stream, REFERENCE)
+OURS = icechunk_stream
+BOTH = (OURS, REFERENCE)
 MESSAGES = ("", "short", "long, with ünicode " * 9, "🧊", "a\0b\nc")
 METADATA: tuple[dict[str, Any], ...] = (
     {},
@@ -106,3 +108,115 @@ if KNOWS_V2:
             row = table.row(record.id)
             assert row is not None
             assert table.record(row) == record
+
+    @pytest.mark.parametrize("count", [7, 3000])
+    def test_tags_and_branches_follow_their_snapshots_to_other_rows(
+        count: int, tmp_path: Path
+    ) -> None:
+        REFERENCE.Repository.create(
+            REFERENCE.local_filesystem_storage(str(tmp_path)), spec_version=2
+        )
+        commit(REFERENCE, tmp_path, 0)
+        listed = lengthen(tmp_path, count)
+        tags = {f"t{n % 40}-é": str(record.id) for n, record in enumerate(listed)}
+        branches = {f"b{n % 3}": str(record.id) for n, record in enumerate(listed)}
+        state = state_at(tmp_path)
+        parsed = [
+            {name: SnapshotId.parse(id) for name, id in refs.items()} for refs in (tags, branches)
+        ]
+        moved = replace(state, tags=parsed[0], branches={**state.branches, **parsed[1]})
+        (tmp_path / "repo").write_bytes(encode_repo_info(moved))
+        for n, ic in enumerate((OURS, OURS, REFERENCE, OURS)):
+            tip = commit(ic, tmp_path, n)
+            for library in BOTH:
+                repository = open_repository(library, tmp_path)
+                assert {tag: repository.lookup_tag(tag) for tag in repository.list_tags()} == tags
+                found = repository.list_branches()
+                at = {name: repository.lookup_branch(name) for name in found}
+                assert at == {**branches, "main": tip}
+
+    def test_pages_of_a_thousand_updates_go_over_as_the_reference_lets_them(
+        tmp_path: Path,
+    ) -> None:
+        """Backups have the names that the long log was given, and so tell where pages end."""
+        places = [tmp_path / name for name in ("theirs", "ours", "both")]
+        for place in places:
+            REFERENCE.Repository.create(
+                REFERENCE.local_filesystem_storage(str(place)), spec_version=2
+            )
+            commit(REFERENCE, place, 0)
+            lengthen_log(place, 997)
+        pages = [
+            [page_after(writers[n % len(writers)], place, n) for n in range(6)]
+            for place, writers in zip(places, ((REFERENCE,), (OURS,), BOTH), strict=True)
+        ]
+        assert pages[0] == pages[1] == pages[2]
+        assert [length for length, _, _ in pages[0]] == [998, 999, 1000, 1000, 1000, 1000]
+        for place in places:
+            ours, theirs = (
+                [repr_of(update) for update in open_repository(ic, place).ops_log()] for ic in BOTH
+            )
+            assert ours == theirs
+
+    def test_snapshots_that_the_reference_pruned_keep_their_logs_after_our_commits(
+        tmp_path: Path,
+    ) -> None:
+        REFERENCE.Repository.create(
+            REFERENCE.local_filesystem_storage(str(tmp_path)), spec_version=2
+        )
+        made = [commit(REFERENCE, tmp_path, n) for n in range(12)]
+        repository = open_repository(REFERENCE, tmp_path)
+        repository.create_tag("kept", made[3])
+        moment = told(REFERENCE, tmp_path)[4][4]
+        assert repository.expire_snapshots(moment)
+        before = pruned(tmp_path)
+        assert any(before.values())
+
+        later = [commit(ic, tmp_path, n) for n, ic in enumerate((OURS, REFERENCE, OURS))]
+
+        assert told(OURS, tmp_path) == told(REFERENCE, tmp_path)
+        assert [id for id, *_ in told(OURS, tmp_path)][:3] == later[::-1]
+        after = pruned(tmp_path)
+        assert {id: after[id] for id in before} == before
+        assert not any(after[id] for id in later)
+        assert open_repository(REFERENCE, tmp_path).expire_snapshots(told(OURS, tmp_path)[0][4])
+        assert told(OURS, tmp_path) == told(REFERENCE, tmp_path)
+
+
+def state_at(location: Path) -> RepoState:
+    return RepoState.of(decode_repo_info((location / "repo").read_bytes(), "repo"))
+
+
+def lengthen_log(location: Path, count: int) -> None:
+    """A log of as many entries, each in a backup of a telling name but the newest."""
+    info = decode_repo_info((location / "repo").read_bytes(), "repo")
+    newest = replace(info.updates()[0], backup=None)
+    tip = info.snapshots.id(info.branches["main"])
+    older = [
+        Update(NewCommit("main", tip), newest.updated_at - at, f"repo.{at}")
+        for at in range(1, count)
+    ]
+    state = replace(RepoState.of(info), updates=[newest, *older], older=None)
+    (location / "repo").write_bytes(encode_repo_info(state))
+
+
+def page_after(ic: Any, location: Path, number: int) -> tuple[int, str | None, list[str | None]]:
+    """Length of the page, what comes before it, and which of the first backups are in it."""
+    commit(ic, location, number)
+    info = decode_repo_info((location / "repo").read_bytes(), "repo")
+    backups = [update.backup for update in info.updates()]
+    named = [name for name in backups if name is not None and len(name) < len("repo.1000")]
+    return len(backups), info.repo_before_updates, list(named)
+
+
+def repr_of(update: Any) -> tuple[Any, ...]:
+    kind = update.kind
+    fields = ("name", "branch", "new_snap_id", "previous_snap_id")
+    said = [str(getattr(kind, field, None)) for field in fields]
+    return (type(kind).__name__, *said, update.updated_at, update.backup_path)
+
+
+def pruned(location: Path) -> dict[str, tuple[str, ...]]:
+    table = decode_repo_info((location / "repo").read_bytes(), "repo").snapshots
+    records = map(table.record, range(len(table)))
+    return {str(record.id): tuple(map(str, record.pruned_logs)) for record in records}

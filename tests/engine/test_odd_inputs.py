@@ -102,8 +102,9 @@ def test_a_log_that_leads_back_to_itself_is_searched_once() -> None:
     put(session, "b/zarr.json", array([1], [1]))
     held = ic.Repository.open(storage)._assets.repo()
     state, name = RepoState.of(held.info), backup_name()
-    far = replace(state.updates[0], updated_at=4 * 10**15)
-    damaged = encode_repo_info(replace(state, updates=(far,), repo_before_updates=name))
+    far = replace(held.info.updates()[0], updated_at=4 * 10**15)
+    led_back = replace(state, updates=(far,), older=None, repo_before_updates=name)
+    damaged = encode_repo_info(led_back)
     storage.inner.put(backup_key(name), damaged)
 
     def before(call: Call) -> None:

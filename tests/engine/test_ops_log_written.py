@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import icechunk_stream as ic
 from icechunk_stream.config import RepoUpdateRetryConfig
 from icechunk_stream.format.ids import INITIAL_SNAPSHOT
-from icechunk_stream.format.repo_info import decode_repo_info
+from icechunk_stream.format.repo_info import SnapshotRecord, decode_repo_info
+from icechunk_stream.format.repo_info_encode import RepoState, encode_repo_info
+from icechunk_stream.format.updates import Availability, BranchCreated, Status, Update
+from icechunk_stream.repo_updates import logged
 from icechunk_stream.storage import MemoryStorage, Storage
 from tests.engine.altered import LosesAnswers
 
@@ -175,3 +180,40 @@ def test_a_change_that_may_yet_land_is_unknown() -> None:
         repository.create_tag("ours", FIRST)
 
     assert names(repository) == ["RepoInitialized"]
+
+
+STATE = RepoState(
+    branches={"main": INITIAL_SNAPSHOT},
+    tags={},
+    deleted_tags=(),
+    snapshots=[SnapshotRecord(INITIAL_SNAPSHOT, None, 1, "", {})],
+    status=Status(Availability.ONLINE, 1, None),
+    updates=(),
+    metadata={},
+    repo_before_updates="earlier",
+)
+
+
+@st.composite
+def pages(draw: st.DrawFn) -> list[Update]:
+    """Entries newest first; some lack a backup, as those of an upgraded repository do."""
+    count = draw(st.integers(1, 12))
+    backups = [None, *(draw(st.sampled_from((None, f"b{at}"))) for at in range(1, count))]
+    return [Update(BranchCreated(f"n{at}"), 99 - at, name) for at, name in enumerate(backups)]
+
+
+@given(page=pages(), size=st.integers(0, 14))
+def test_pages_end_where_the_next_entry_has_a_backup(page: list[Update], size: int) -> None:
+    """The rule of the reference, one entry after the other."""
+    entry = Update(BranchCreated("new"), 100)
+    kept, before = [entry], "earlier"
+    for older in [replace(page[0], backup="now"), *page[1:]]:
+        if len(kept) >= size and older.backup is not None:
+            before = older.backup
+            break
+        kept.append(older)
+    state = RepoState.of(decode_repo_info(encode_repo_info(replace(STATE, updates=page)), "repo"))
+    found = decode_repo_info(encode_repo_info(logged(state, entry, "now", size)), "repo")
+
+    assert found.updates() == kept
+    assert found.repo_before_updates == before

@@ -11,15 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icechunk_stream.errors import InvalidInputError
+from icechunk_stream.format import snapshot_encode
 from icechunk_stream.format.ids import ID12, ManifestId, NodeId, SnapshotId
 from icechunk_stream.format.node_blocks import node_blocks
-from icechunk_stream.format.nodes import ArrayNode, GroupNode, ManifestRefs
+from icechunk_stream.format.nodes import (
+    ArrayDataSlot,
+    ArrayNode,
+    GroupNode,
+    ManifestRefs,
+    NodeSlot,
+    NodeType,
+)
 from icechunk_stream.format.snapshot import ManifestFile, decode_snapshot
 from icechunk_stream.format.snapshot_encode import SnapshotContents, encode_snapshot
 from tests.format.encodable import KEY, U32, U64, node_ids, nodes, snapshots
 from tests.format.test_snapshot_encode import plain
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from icechunk_stream.format.nodes import Node
@@ -34,6 +43,14 @@ FIXTURES = (
     "expire-repo-v1-by-1.1.21",
     "expire-repo-v2-by-working-copy",
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def copy_few_nodes_too() -> Iterator[None]:
+    """So few as these are otherwise written anew, which is quicker."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot_encode, "_FEW", 0)
+        yield
 
 
 @dataclass(frozen=True)
@@ -102,7 +119,21 @@ def said(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def assert_all_copied(snapshot: Snapshot) -> None:
+    """All nodes can be copied, and their strings end as those of a strict reader do."""
     assert node_blocks(snapshot.nodes, snapshot.spec_version).whole.all()
+    buffer = snapshot.nodes.buffer
+    for at in snapshot.nodes.at.tolist():
+        node = buffer.table(at)
+        strings = [node.target(NodeSlot.PATH)]
+        data = node.table(NodeSlot.DATA)
+        assert data is not None
+        if node.scalar(NodeSlot.DATA_TYPE, "B") == NodeType.ARRAY:
+            names = data.tables(ArrayDataSlot.DIMENSION_NAMES)
+            strings += [name.target(0) for name in names if name.has(0)]
+        for string in strings:
+            assert string is not None
+            start, size = buffer.vector(string, 1)
+            assert buffer.data[start + size] == 0
 
 
 @pytest.mark.parametrize("spec_version", [1, 2])

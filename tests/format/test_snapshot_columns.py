@@ -20,7 +20,12 @@ from icechunk_stream.format.repo_info import (
     SnapshotTable,
     decode_repo_info,
 )
-from icechunk_stream.format.repo_info_encode import RepoState, encode_repo_info
+from icechunk_stream.format.repo_info_encode import (
+    RepoState,
+    build_repo_info,
+    encode_repo_info,
+    seal_repo_info,
+)
 from icechunk_stream.format.updates import (
     Availability,
     NewCommit,
@@ -104,18 +109,40 @@ def damaged(*snapshots: Table) -> RepoState:
 
 def stored(payload: bytes) -> RepoState:
     state = RepoState.of(decode_repo_info(seal(payload, FileType.REPO_INFO), KEY))
-    return replace(state, updates=[Update(RepoInitialized(), 9)])
+    return replace(state, updates=[Update(RepoInitialized(), 9)], older=None)
 
 
 @given(history=histories(), data=st.data())
 def test_copied_snapshots_are_written_as_new_ones_are(
     history: list[SnapshotRecord], data: st.DataObject
 ) -> None:
-    whole = encode_repo_info(state_of(history))
+    whole = written(state_of(history))
     before = data.draw(st.integers(1, len(history)))
     added = data.draw(st.permutations(history[before:]))
     state = RepoState.of(written(state_of(history[:before])))
-    assert encode_repo_info(replace(state, snapshots=added)) == whole
+    grown = written(replace(state, snapshots=added))
+    assert records_of(grown) == records_of(whole)
+    assert (grown.branches, grown.tags) == (whole.branches, whole.tags)
+    assert len(grown.root.buffer) == len(whole.root.buffer)
+
+
+@given(history=histories(), data=st.data())
+def test_a_version_that_was_just_written_is_what_its_object_says(
+    history: list[SnapshotRecord], data: st.DataObject
+) -> None:
+    """What the writer knows, and what is read back, are carried on alike."""
+    info = build_repo_info(state_of(history[:1]), KEY)
+    for record in history[1:]:
+        before = RepoState.of(info)
+        targets = st.sampled_from([info.snapshots.id(row) for row in range(len(info.snapshots))])
+        tags = {**before.tags, str(record.id): data.draw(targets)}
+        info = build_repo_info(replace(before, snapshots=[record], tags=tags), KEY)
+    read = decode_repo_info(seal_repo_info(info, 3), KEY)
+    for found in (info, written(RepoState.of(info)), written(RepoState.of(read))):
+        assert records_of(found) == records_of(read)
+        assert found.tags == read.tags
+        assert found.updates() == read.updates()
+    assert records_of(read) == sorted(history, key=lambda record: record.id)
 
 
 @pytest.mark.parametrize("count", [1, 7, 3000, 20_000])

@@ -14,7 +14,9 @@ from icechunk_stream.format.chunk_refs import RefKind
 from icechunk_stream.format.config_flex import decode_config_flexbuffer
 from icechunk_stream.format.header import FileType
 from icechunk_stream.format.manifest import decode_manifest
+from icechunk_stream.format.node_copies import copies_of
 from icechunk_stream.format.nodes import ArrayNode
+from icechunk_stream.format.records import Writer
 from icechunk_stream.format.repo_info import decode_repo_info
 from icechunk_stream.format.snapshot import decode_snapshot
 from icechunk_stream.format.times import from_micros
@@ -71,6 +73,15 @@ def _look_at_snapshot(snapshot: Snapshot, look: Look) -> None:
             _look_at_node(node)
     look.at(lambda: list(nodes))
     look.at(lambda: list(nodes.below("/")))
+    look.at(lambda: list(nodes.children("/")))
+    look.at(lambda: _copy(snapshot))
+
+
+def _copy(snapshot: Snapshot) -> None:
+    """Copy what a commit on the snapshot would copy."""
+    nodes = snapshot.nodes
+    copies = copies_of(nodes, np.ones(len(nodes), np.bool_), snapshot.spec_version)
+    copies.write(Writer())
 
 
 def _look_at_node(node: Node) -> None:
@@ -114,6 +125,7 @@ def _look_at_repo(info: RepoInfo, look: Look) -> None:
     from_micros(info.status.set_at)
     for update in look.at(info.updates) or ():
         from_micros(update.updated_at)
+    look.at(info.log)
     stored = info.config
     if stored is not None:
         look.at(lambda: decode_config_flexbuffer(stored, KEY))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from icechunk_stream.errors import FormatError, InvalidInputError
+from icechunk_stream.format import snapshot_encode
 from icechunk_stream.format.ids import NodeId, SnapshotId
 from icechunk_stream.format.node_blocks import node_blocks
 from icechunk_stream.format.nodes import ArrayNode, GroupNode
@@ -21,13 +22,21 @@ from tests.hostile.reading import KEY, SNAPSHOT, seal
 from tests.hostile.test_mutants import payloads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from icechunk_stream.format.nodes import Node
     from icechunk_stream.format.snapshot import Snapshot
 
 BLOCK = 1_000
 NEW = GroupNode(NodeId(b"\xfe new id"), "/new", b"{}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def copy_few_nodes_too() -> Iterator[None]:
+    """So few as these are otherwise written anew, which is quicker."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot_encode, "_FEW", 0)
+        yield
 
 
 def committed_on(payload: bytes | bytearray, spec_version: int = 2) -> tuple[Snapshot, Snapshot]:
@@ -149,13 +158,31 @@ def test_nodes_that_share_a_part_are_written_anew(part: str) -> None:
     assert node_blocks(after.nodes, 2).whole.all()
 
 
-def test_a_part_that_a_node_has_twice_is_copied_once() -> None:
+def test_a_table_that_a_node_has_twice_is_written_twice() -> None:
     array = doc.array("/a", names=None)
     name = Table("DimensionName", {0: raw.text("x")})
     data(array).fields[1] = Offsets([name, name])
     base, after = committed_on(raw.payload(doc.snapshot(array)))
-    assert node_blocks(base.nodes, 2).whole.all()
+    assert not node_blocks(base.nodes, 2).whole.any()
     assert_same_nodes(base, after)
+    assert node_blocks(after.nodes, 2).whole.all()
+
+
+def test_names_of_dimensions_that_nodes_share_stay_shared() -> None:
+    """The reference writes each name once."""
+    names = [raw.text("time"), raw.text("a longer name"), raw.text("alone")]
+    arrays = [doc.array(f"/{number}", 10 + number, names=None) for number in range(3)]
+    for array, used in zip(arrays, ((0, 1), (1, 0), (2, 2)), strict=True):
+        named = [Table("DimensionName", {0: names[number]}) for number in used]
+        data(array).fields[1] = Offsets(named)
+    base, after = committed_on(raw.payload(doc.snapshot(*arrays)))
+    assert node_blocks(base.nodes, 2).whole.all()
+    for _ in range(3):
+        assert_same_nodes(base, after)
+        assert node_blocks(after.nodes, 2).whole.all()
+        assert encoded(after).count(b"\x04\0\0\0time\0") <= 2
+        contents = SnapshotContents(SnapshotId(b"\xfd" * 12), None, 0, "", {}, (), (), after)
+        after = decode_snapshot(encode_snapshot(contents, 2), KEY)
 
 
 def test_a_document_that_lies_over_a_table_of_its_node_stays_as_it_is() -> None:
@@ -184,6 +211,23 @@ def test_nodes_that_lie_in_each_other_stay_as_they_are() -> None:
     assert not node_blocks(base.nodes, 2).whole.any()
     assert_same_nodes(base, after)
     assert node_blocks(after.nodes, 2).whole.all()
+
+
+@pytest.mark.parametrize("size", range(1, 9))
+def test_a_string_at_the_end_of_a_block_still_ends_with_a_nul(size: int) -> None:
+    group = doc.group("/a", 1)
+    flat = raw.lay_out(doc.snapshot(group))
+    flat.data += bytes(-len(flat.data) % 4)
+    flat.put("I", flat.place(group, 1), len(flat.data) - flat.place(group, 1))
+    path = "/" + "p" * size
+    flat.data += struct.pack("<I", len(path)) + path.encode() + b"\0"
+    base, after = committed_on(flat.data)
+    assert_same_nodes(base, after)
+    row = after.nodes.row(path)
+    assert row is not None
+    string = after.nodes.buffer.table(int(after.nodes.at[row])).target(1)
+    assert string is not None
+    assert after.nodes.buffer.data[string + 4 + len(path)] == 0
 
 
 # -- vtables ---------------------------------------------------------------------------------------

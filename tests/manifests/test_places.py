@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from icechunk_stream import Tiered
 from icechunk_stream.format.boxes import overlap
 from icechunk_stream.manifests.places import Members, Rows, place
 
@@ -73,7 +74,7 @@ def test_every_row_has_one_place_and_no_boxes_overlap(
     rows = Rows(np.array(chosen, np.uint32), present)
     sizes = (extents[:, :, 1] - extents[:, :, 0]).prod(axis=1)
 
-    placing = place(Members(extents, sizes), rows, most=5)
+    placing = place(Members(extents, sizes), rows, Tiered(cell_refs=5, ratio=2, most=4))
 
     placed = np.concatenate([np.zeros(0, int), *(group.rows for group in placing.groups)]).tolist()
     assert len(set(placed)) == len(placed)
@@ -101,7 +102,9 @@ def test_appended_rows_touch_nothing_that_is_there() -> None:
     boxes = np.array([[[0, 4], [0, 6]], [[4, 6], [0, 6]]])
     indices = np.array([[6, at] for at in range(6)], np.uint32)
 
-    placing = place(Members(boxes, np.array([24, 12])), Rows(indices, np.ones(6, bool)), most=100)
+    placing = place(
+        Members(boxes, np.array([24, 12])), Rows(indices, np.ones(6, bool)), Tiered(cell_refs=100)
+    )
 
     assert [(group.members, group.rows.tolist()) for group in placing.groups] == [
         ((), [0, 1, 2, 3, 4, 5])
@@ -113,7 +116,9 @@ def test_deletions_of_what_was_never_there_touch_nothing() -> None:
     boxes = np.array([[[0, 4], [0, 2]]])
     indices = np.array([[1, 5], [9, 0]], np.uint32)
 
-    placing = place(Members(boxes, np.array([8])), Rows(indices, np.zeros(2, bool)), most=100)
+    placing = place(
+        Members(boxes, np.array([8])), Rows(indices, np.zeros(2, bool)), Tiered(cell_refs=100)
+    )
 
     assert placing.groups == ()
 
@@ -122,7 +127,9 @@ def test_a_large_append_is_cut_into_manifests_that_do_not_overlap() -> None:
     indices = np.stack(np.meshgrid(np.arange(100), np.arange(7), indexing="ij"), -1).reshape(-1, 2)
     rows = Rows(indices.astype(np.uint32), np.ones(700, bool))
 
-    placing = place(Members(np.zeros((0, 2, 2), np.int64), np.zeros(0, np.int64)), rows, most=50)
+    placing = place(
+        Members(np.zeros((0, 2, 2), np.int64), np.zeros(0, np.int64)), rows, Tiered(cell_refs=50)
+    )
 
     sizes = [len(group.rows) for group in placing.groups]
     assert sum(sizes) == 700

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pickle
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import icechunk
+import xarray as xr
 
 from tests.oracle.dump import dump_repository
 from tests.oracle.maker import make_repository
@@ -27,7 +29,20 @@ def make_all(made: list[tuple[plans.Plan, str]], containers: plans.Containers) -
         make_repository(icechunk, plan, location, containers)
 
 
-JOBS: dict[str, Callable[..., Any]] = {"dump_all": dump_all, "make_all": make_all}
+def open_with_xarray(location: str) -> dict[str, Any]:
+    """What xarray reads of the root group, as plain objects; a warning is an error."""
+    repository = icechunk.Repository.open(icechunk.local_filesystem_storage(location))
+    store = repository.readonly_session("main").store
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return dict(xr.open_zarr(store, consolidated=False).load().to_dict())
+
+
+JOBS: dict[str, Callable[..., Any]] = {
+    "dump_all": dump_all,
+    "make_all": make_all,
+    "open_with_xarray": open_with_xarray,
+}
 
 
 def main(question: str, answer: str) -> None:

@@ -1,0 +1,84 @@
+"""How much of a batch comes to the driver before it is known to be too large for that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from icechunk_stream.spark import Rows, fixed, regular, sources
+from icechunk_stream.spark.sources import BatchRows, BatchSizes
+from icechunk_stream.spark.tasks import RowsInTasks
+from icechunk_stream.stream.row_source import RowsInMemory
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LAYOUT = Rows({"time": regular(0, 1), "station": fixed(["a"])}, {"temp": "float64"})
+# Two numbers of eight bytes, and a text of ten with its place.
+ROW_BYTES = 8 + 8 + 10 + 8
+PARTITIONS = 20
+
+
+@pytest.fixture
+def taken(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows came to the driver, each time that some did."""
+    found: list[int] = []
+    kind = type(spark.range(0))
+    to_arrow = kind.toArrow
+
+    def count(df: DataFrame) -> object:
+        table = to_arrow(df)
+        found.append(len(table))
+        return table
+
+    monkeypatch.setattr(kind, "toArrow", count)
+    return found
+
+
+def rows_of(spark: SparkSession, count: int, *, skewed: bool = False) -> DataFrame:
+    """Rows in many partitions, or in one of them."""
+    columns = "id as time", "'0123456789' as station", "id * 0.5d as temp"
+    df = spark.range(0, count, 1, PARTITIONS).selectExpr(*columns)
+    return df.repartition(PARTITIONS, "station") if skewed else df
+
+
+def take(df: DataFrame, sizes: BatchSizes) -> type:
+    rows = BatchRows(df, LAYOUT, "auto", sizes)
+    return type(rows._taken())
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+def test_a_first_batch_that_is_too_large_stays_where_it_is(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, taken: list[int], skewed: bool
+) -> None:
+    monkeypatch.setattr(sources, "DRIVER_BYTES", ROW_BYTES * 1_000)
+    assert take(rows_of(spark, 1_001, skewed=skewed), BatchSizes()) is RowsInTasks
+    assert taken == []
+    assert take(rows_of(spark, 1_000, skewed=skewed), BatchSizes()) is RowsInMemory
+    assert taken == [1_000]
+
+
+def test_a_batch_that_is_larger_than_those_before_comes_in_part_at_most(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, taken: list[int]
+) -> None:
+    monkeypatch.setattr(sources, "DRIVER_BYTES", 64 * 1_000)
+    sizes = BatchSizes()
+    assert take(rows_of(spark, 10), sizes) is RowsInMemory
+    assert take(rows_of(spark, 1_000_000, skewed=True), sizes) is RowsInTasks
+    assert taken[0] == 10
+    assert taken[1] < 10_000
+
+
+def test_what_was_seen_of_batches_tells_of_the_next_one(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, taken: list[int]
+) -> None:
+    monkeypatch.setattr(sources, "DRIVER_BYTES", 64 * 1_000)
+    sizes = BatchSizes()
+    kinds = []
+    for count in (5, 5_000, 5_000, 5, 5):
+        kinds.append(take(rows_of(spark, count), sizes))
+        # As the sink learns from what became of the batch.
+        sizes.rows = count
+    tasks, memory = RowsInTasks, RowsInMemory
+    assert kinds == [memory, tasks, tasks, tasks, memory]
