@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from time import process_time
 from typing import TYPE_CHECKING, Any
 
 import icechunk
@@ -19,7 +21,7 @@ from bench.harness import ROOT, Case, Report, Stopwatch, arguments, data_folder,
 from icechunk_stream.storage import LocalStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from bench.harness import Measured
@@ -42,12 +44,15 @@ class Side:
 
     repository: Any
     length: int
+    processor: list[float] = field(default_factory=list)
 
     def commit(self, watch: Stopwatch) -> int:
         session = self.repository.writable_session("main")
         asyncio.run(self._append(session.store, CHUNKS))
         with watch:
+            began = process_time()
             self._commit(session)
+            self.processor.append(process_time() - began)
         return CHUNKS
 
     def lengthen(self) -> None:
@@ -72,7 +77,9 @@ def _buffer(data: bytes) -> Any:
 
 
 def make(folder: Path, spec: int, lengths: tuple[int, ...]) -> None:
-    """Repositories of some lengths, each a copy of one that grows on."""
+    """Repositories of some lengths, each a copy of one that grows on; those there are kept."""
+    if all((folder / f"v{spec}-{length}").exists() for length in lengths):
+        return
     growing = folder / f"v{spec}-growing"
     storage = LocalStorage(growing, durability="os")
     side = Side(icechunk_stream.Repository.create(storage, spec_version=spec), 0)
@@ -82,17 +89,23 @@ def make(folder: Path, spec: int, lengths: tuple[int, ...]) -> None:
         for _ in range(length - count):
             side.lengthen()
         count = length
-        # Backups are read by nobody but the operations log, and come to gigabytes.
-        ignored = shutil.ignore_patterns("overwritten")
-        shutil.copytree(growing, folder / f"v{spec}-{length}", ignore=ignored)
+        copy(growing, folder / f"v{spec}-{length}")
     shutil.rmtree(growing)
+
+
+def copy(source: Path, target: Path) -> None:
+    """A repository whose files are shared: both libraries put new ones in their place."""
+    shutil.rmtree(target, ignore_errors=True)
+    # Backups are read by nobody but the operations log, and come to gigabytes.
+    ignored = shutil.ignore_patterns("overwritten")
+    shutil.copytree(source, target, ignore=ignored, copy_function=os.link)
 
 
 def sides(folder: Path, spec: int, length: int) -> tuple[Side, Side, Side]:
     """Us, the peer, and us with fsync, each on its own copy."""
     copies = [folder / f"v{spec}-{length}-{name}" for name in ("ours", "peer", "fsync")]
     for copied in copies:
-        shutil.copytree(folder / f"v{spec}-{length}", copied)
+        copy(folder / f"v{spec}-{length}", copied)
     ours, peer, durable = copies
     stores = (
         (icechunk_stream, LocalStorage(ours, durability="os")),
@@ -103,14 +116,31 @@ def sides(folder: Path, spec: int, length: int) -> tuple[Side, Side, Side]:
     return one, two, three
 
 
-def commits(report: Report, folder: Path, spec: int, length: int, rounds: int) -> float:
-    """Measure a commit on both sides; our median with fsync, in milliseconds."""
+@dataclass(frozen=True)
+class Point:
+    """Commits at one length: both sides, ours with fsync, and processor time; medians in ms."""
+
+    measured: Measured
+    durable: float
+    processor: tuple[float, float]
+
+    @property
+    def medians(self) -> tuple[float, float]:
+        return _median(self.measured.ours), _median(self.measured.peer)
+
+
+def _median(seconds: Iterable[float]) -> float:
+    return 1000 * statistics.median(seconds)
+
+
+def commits(report: Report, folder: Path, spec: int, length: int, rounds: int) -> Point:
     ours, peer, durable = sides(folder, spec, length)
     # A ratio of 1 is asked for where the history is what a commit costs.
     target = 1.0 if (spec, length) == (2, LENGTHS[-1]) else None
     name = f"v{spec}, {length:,} snapshots: commit"
     report.run(Case(name, "chunks", ours.commit, peer.commit, target, rounds))
-    return 1000 * statistics.median(_seconds(durable.commit) for _ in range(rounds))
+    waited = _median(_seconds(durable.commit) for _ in range(rounds))
+    return Point(report.measured[-1], waited, (_median(ours.processor), _median(peer.processor)))
 
 
 def _seconds(side: Callable[[Stopwatch], int]) -> float:
@@ -148,17 +178,16 @@ def _opened(
     return 1
 
 
-def plot(found: dict[tuple[int, int], tuple[Measured, float]]) -> None:
+def plot(points: Mapping[tuple[int, int], Point]) -> None:
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
     for spec, colour in ((1, "tab:blue"), (2, "tab:red")):
-        lengths = [length for of, length in found if of == spec]
-        measured = [found[spec, length] for length in lengths]
-        ours = [1000 * statistics.median(one.ours) for one, _ in measured]
-        peer = [1000 * statistics.median(one.peer) for one, _ in measured]
+        lengths = [length for of, length in points if of == spec]
+        here = [points[spec, length] for length in lengths]
+        ours, peer = zip(*(point.medians for point in here), strict=True)
         axes.plot(lengths, ours, "o-", color=colour, label=f"icechunk_stream, spec v{spec}")
         axes.plot(lengths, peer, "s--", color=colour, label=f"icechunk, spec v{spec}")
-        durable = [value for _, value in measured]
+        durable = [point.durable for point in here]
         axes.plot(lengths, durable, ":", color=colour, label=f"icechunk_stream, v{spec}, fsync")
     axes.set(xscale="log", xlabel="snapshots in the history", ylabel="median commit, ms", ylim=0)
     axes.grid(alpha=0.3)
@@ -173,41 +202,46 @@ def stored(folder: Path, length: int) -> dict[str, int]:
     }
 
 
+def tell(report: Report, points: Mapping[tuple[int, int], Point]) -> None:
+    """What the table does not say."""
+    for (spec, length), point in points.items():
+        ours, peer = point.processor
+        report.note(
+            f"v{spec}, {length:,} snapshots: our commit with fsync {point.durable:.1f} ms;"
+            f" processor time of a commit, median: ours {ours:.1f} ms, peer {peer:.1f} ms"
+        )
+    first, *_, last = (length for spec, length in points if spec == 1)
+    few, many = points[1, first], points[1, last]
+    report.note(
+        f"v1: our commit at {last:,} snapshots takes {many.medians[0] / few.medians[0]:.2f}x the"
+        f" time of that at {first:,}, {many.processor[0] / few.processor[0]:.2f}x its processor time"
+    )
+
+
 def main() -> None:
     options = arguments(__doc__ or "")
     lengths = LENGTHS[:2] if options.quick else LENGTHS
     rounds = 2 if options.quick else ROUNDS
     icechunk.set_logs_filter("error")
     report = Report("history", PEER, options.quick)
-    found: dict[tuple[int, int], tuple[Measured, float]] = {}
+    points: dict[tuple[int, int], Point] = {}
     with data_folder(options.data) as folder:
         for spec in (1, 2):
             make(folder, spec, lengths)
             for length in lengths:
-                durable = commits(report, folder, spec, length, rounds)
-                found[spec, length] = (report.measured[-1], durable)
+                points[spec, length] = commits(report, folder, spec, length, rounds)
             for case in reads(folder, spec, lengths[-1], READS):
                 report.run(case)
         sizes = stored(folder, lengths[-1])
-    for (spec, length), (_, durable) in found.items():
-        report.note(f"v{spec}, {length:,} snapshots: our commit with fsync {durable:.1f} ms")
-    growth = _growth(found, 1, lengths)
-    report.note(f"v1: our commit at {lengths[-1]:,} snapshots is {growth:.2f}x that at 100")
+    tell(report, points)
     report.note(
         f"v2, {lengths[-1]:,} snapshots: the `repo` object, which each commit writes and copies,"
         f" is {sizes['ours']:,} bytes as we write it, {sizes['peer']:,} as the peer does"
     )
     if not options.quick:
-        plot(found)
+        plot(points)
         report.note("Plot: `bench/history.png`")
     report.write()
-
-
-def _growth(
-    found: dict[tuple[int, int], tuple[Measured, float]], spec: int, lengths: tuple[int, ...]
-) -> float:
-    first, last = (found[spec, length][0].ours for length in (lengths[0], lengths[-1]))
-    return statistics.median(last) / statistics.median(first)
 
 
 if __name__ == "__main__":

@@ -152,3 +152,23 @@ def test_what_opening_has_read_is_read_again_once_others_have_changed_it() -> No
     made = session.commit("others")
 
     assert repository.readonly_session("main").snapshot_id == made
+
+
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_a_session_and_its_commit_read_no_snapshot_but_the_tip(spec_version: int) -> None:
+    storage = MemoryStorage()
+    repository = ic.Repository.create(storage, spec_version=spec_version)
+    for number in range(30):
+        session = repository.writable_session("main")
+        put(session, f"g{number}/zarr.json")
+        session.commit(f"batch {number}", marker(number))
+    tip = repository.lookup_branch("main")
+    watched = WrappedStorage(storage)
+
+    session = ic.Repository.open(watched).writable_session("main")
+    put(session, "last/zarr.json")
+    session.commit("last", marker(30))
+
+    calls = [call for call in watched.script.calls if call.method in ("get", "read")]
+    history = [call.key for call in calls if call.key.startswith(("snapshots/", "transactions/"))]
+    assert history == [f"snapshots/{tip}"]
