@@ -66,12 +66,15 @@ class Retry:
     policy: RetryPolicy = RetryPolicy()
     waiting: Waiting = Waiting()
 
-    def call(self, attempt: Callable[[int], T | Failure]) -> T | Failure:
+    def call(
+        self, attempt: Callable[[int], T | Failure], since: float | None = None
+    ) -> T | Failure:
         """The first outcome that is not transient, or the last one when tries or time are up.
 
-        ``attempt`` gets the number of tries before it.
+        ``attempt`` gets the number of tries before it; ``since`` is when it all began, if not now.
         """
-        deadline = self.waiting.monotonic() + self.policy.budget
+        began = self.waiting.monotonic() if since is None else since
+        deadline = began + self.policy.budget
         tries = 0
         while True:
             outcome = attempt(tries)
