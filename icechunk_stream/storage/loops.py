@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import wait
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -45,9 +46,9 @@ def run_in(executor: ThreadPoolExecutor, work: Coroutine[Any, Any, T]) -> T:
     try:
         return running.result()
     except BaseException:
-        # The caller may have been interrupted.
+        # The caller may have been interrupted; a loop that has ended is closed.
         for loop, task in started:
-            if not running.done():
+            with suppress(RuntimeError):
                 loop.call_soon_threadsafe(task.cancel)
         wait([running])
         raise

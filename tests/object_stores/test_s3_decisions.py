@@ -73,6 +73,14 @@ def test_no_try_begins_after_the_time_budget() -> None:
     assert attempts.hourglass.now <= 70
 
 
+def test_the_budget_counts_from_the_beginning_of_what_began_elsewhere() -> None:
+    attempts = Attempts([BUSY] * 9, seconds=10)
+    attempts.hourglass.now = 40
+    policy = RetryPolicy(max_tries=100, initial_backoff=1, max_backoff=1, budget=60)
+    assert Retry(policy, attempts.hourglass.waiting()).call(attempts, since=0) == BUSY
+    assert len(attempts.tries) == 2
+
+
 def test_a_pause_does_not_outlast_the_budget() -> None:
     attempts = Attempts([BUSY] * 3)
     assert attempts.run(RetryPolicy(initial_backoff=100, max_backoff=100, budget=60)) == BUSY
