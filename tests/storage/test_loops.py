@@ -51,6 +51,8 @@ def test_a_coroutine_ends_when_its_caller_is_interrupted(pool: ThreadPoolExecuto
 
     async def endless() -> None:
         try:
+            # By then the caller waits.
+            await asyncio.sleep(0.2)
             signal.pthread_kill(main_thread().ident or 0, signal.SIGUSR1)
             await asyncio.sleep(3600)
         finally:
