@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A read that goes on in a thread: how its first try ended, if it was made, and its start."""
+    """A read that goes on in a thread: how its first try ended, if it was made, after how long."""
 
-    first: Failure | None
-    since: float
+    first: Failure | None = None
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +108,14 @@ class Bucket(ABC):
 
     async def begin(self, place: Place, byte_range: ByteRange | None) -> BytesLike | Begun:
         """Try once in an event loop; ``get`` goes on where that is not enough."""
-        since = self.retry.waiting.monotonic()
         if not isinstance(byte_range, Span) or self._is_large(byte_range):
-            return Begun(None, since)
+            return Begun()
+        clock = self.retry.waiting.monotonic
+        since = clock()
         first = await self._begin(place.name, byte_range)
-        return Begun(first, since) if first is None or isinstance(first, Failure) else first
+        if first is None or isinstance(first, Failure):
+            return Begun(first, clock() - since)
+        return first
 
     def read(self, place: Place, unless: Version | None) -> Fetched | NotModified | Missing:
         got = self.retry.call(lambda _: self._try_read(place.name, unless))
@@ -160,13 +163,13 @@ class Bucket(ABC):
         return span.end - span.start > self.usage.piece_size
 
     def _get(self, place: Place, byte_range: ByteRange | None, begun: Begun | None = None) -> Got:
-        first, since = (None, None) if begun is None else (begun.first, begun.since)
+        begun = begun or Begun()
 
         def attempt(tries: int) -> Got | Failure:
-            known = first if tries == 0 else None
+            known = begun.first if tries == 0 else None
             return known or self._try_get(place.name, byte_range, tries)
 
-        got = self.retry.call(attempt, since)
+        got = self.retry.call(attempt, begun.seconds)
         if not isinstance(got, Failure):
             return got
         if got.trouble is Trouble.OUT_OF_RANGE and byte_range is not None:

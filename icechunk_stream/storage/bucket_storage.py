@@ -148,7 +148,7 @@ class BucketStorage(Storage):
 
     async def _begin(self, key: str, byte_range: ByteRange | None) -> BytesLike | Begun:
         if not self._is_open:
-            return Begun(None, self._waiting.monotonic())
+            return Begun()
         async with self._turns.here():
             return await self._opened.value.begin(self._place(key), byte_range)
 
