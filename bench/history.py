@@ -214,7 +214,8 @@ def tell(report: Report, points: Mapping[tuple[int, int], Point]) -> None:
     few, many = points[1, first], points[1, last]
     report.note(
         f"v1: our commit at {last:,} snapshots takes {many.medians[0] / few.medians[0]:.2f}x the"
-        f" time of that at {first:,}, {many.processor[0] / few.processor[0]:.2f}x its processor time"
+        f" time of that at {first:,}, and {many.processor[0] / few.processor[0]:.2f}x its processor"
+        " time"
     )
 
 
