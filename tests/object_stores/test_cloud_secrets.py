@@ -5,6 +5,7 @@ import logging
 import pickle
 import time
 import traceback
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
