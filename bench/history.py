@@ -212,11 +212,10 @@ def tell(report: Report, points: Mapping[tuple[int, int], Point]) -> None:
         )
     first, *_, last = (length for spec, length in points if spec == 1)
     few, many = points[1, first], points[1, last]
-    time = many.medians[0] / few.medians[0]
-    processor = many.processor[0] / few.processor[0]
     report.note(
-        f"v1: our commit at {last:,} snapshots takes {time:.2f}x the time of that at {first:,},"
-        f" and {processor:.2f}x its processor time"
+        f"v1: our commit at {last:,} snapshots takes {many.medians[0] / few.medians[0]:.2f}x the"
+        f" time of that at {first:,}, and {many.processor[0] / few.processor[0]:.2f}x its processor"
+        " time"
     )
 
 

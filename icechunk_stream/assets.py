@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -175,6 +176,13 @@ class Assets:
         whole = self._chunks.get(chunk, lambda: self._fetch_chunk(chunk, 0, chunk.length))
         return whole[start:end]
 
+    async def chunk_async(self, chunk: NativeChunk, start: int, end: int) -> BytesLike:
+        """``chunk`` for an event loop, which goes on meanwhile."""
+        if self.limits.chunks:
+            loop, executor = asyncio.get_running_loop(), self.storage.executor
+            return await loop.run_in_executor(executor, self.chunk, chunk, start, end)
+        return _complete(await self.storage.get_async(*_part(chunk, start, end)), chunk, start, end)
+
     def cached_chunk(self, chunk: NativeChunk) -> BytesLike | None:
         return self._chunks.peek(chunk) if self.limits.chunks else None
 
@@ -201,14 +209,18 @@ class Assets:
         return self.storage.get(key) if written is None else written
 
     def _fetch_chunk(self, chunk: NativeChunk, start: int, end: int) -> BytesLike:
-        key = chunk_key(chunk)
-        data = self.storage.get_buffer(key, Span(chunk.offset + start, chunk.offset + end))
-        if len(data) != end - start:
-            message = (
-                f"{len(data)} of the {end - start} bytes from {chunk.offset + start} are there"
-            )
-            raise FormatError(message, ErrorKind.INVALID_OBJECT_SIZE, key=key)
+        return _complete(self.storage.get_buffer(*_part(chunk, start, end)), chunk, start, end)
+
+
+def _part(chunk: NativeChunk, start: int, end: int) -> tuple[str, Span]:
+    return chunk_key(chunk), Span(chunk.offset + start, chunk.offset + end)
+
+
+def _complete(data: BytesLike, chunk: NativeChunk, start: int, end: int) -> BytesLike:
+    if len(data) == end - start:
         return data
+    message = f"{len(data)} of the {end - start} bytes from {chunk.offset + start} are there"
+    raise FormatError(message, ErrorKind.INVALID_OBJECT_SIZE, key=chunk_key(chunk))
 
 
 def _check_name(key: str, found: object, asked: object) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from icechunk_stream.manifests.lookup import check_box, columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
@@ -42,14 +42,9 @@ class Share:
     def key(self) -> tuple[bytes, ...]:
         return (self.id.raw, self.node.id.raw, *([self.grid.sizes.tobytes()] * self.crosses))
 
-    def columns(self, assets: Assets) -> RefColumns:
-        """The references, from memory only if they are there already."""
-        return self.columns_in([self], assets)[0]
-
     @staticmethod
-    def columns_in(shares: Iterable[Share], assets: Assets) -> list[RefColumns]:
+    def columns_in(shares: Sequence[Share], assets: Assets) -> list[RefColumns]:
         """References of some arrays in one manifest, which is not remembered."""
-        shares = list(shares)
         id = shares[0].id
         manifest = assets.cached_manifest(id) or assets.fetch_manifest(id)
         found = []

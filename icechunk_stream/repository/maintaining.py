@@ -48,6 +48,7 @@ class Maintaining(Sessions):
         As ``compact``, but there is a commit also where nothing had to be written. The splitting
         configuration in force is in its metadata.
         """
+        self._prepare_to_write()
         said = self._message(message, metadata, commit_method)
         return self._compact(branch, Wishes(said, _TRIES, commits_always=True)).snapshot_id
 
@@ -75,11 +76,11 @@ class Maintaining(Sessions):
                 (spec v2); a ``ConflictError`` tells that there is a newer one by then.
             on_progress: called each time when some manifests were written.
         """
+        self._prepare_to_write()
         said = self._message(message, metadata, commit_method)
         return self._compact(branch, Wishes(said, _TRIES, False, on_progress))
 
     def _compact(self, branch: str, wishes: Wishes) -> CompactionOutcome:
-        self._prepare_to_write()
         rules = self._writing_rules
         committer = Committer(
             self._assets, rules.spec_version, rules.encoding, rules.updates, self._upkeep

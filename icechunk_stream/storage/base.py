@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from abc import ABC, abstractmethod
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -124,6 +125,11 @@ class Storage(ABC):
         check_key(key)
         return self._get_buffer(key, byte_range)
 
+    async def get_async(self, key: str, byte_range: ByteRange | None = None) -> BytesLike:
+        """``get_buffer`` for an event loop, which goes on meanwhile."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.executor, self.get_buffer, key, byte_range)
+
     def get_many(self, requests: Sequence[ReadRequest]) -> Sequence[BytesLike]:
         """The buffer of each request, in their order, fetched in parallel."""
         return self._spread(self._get_requested, requests)
@@ -225,10 +231,15 @@ class Storage(ABC):
     def _put_item(self, item: tuple[str, BytesLike]) -> None:
         self.put(*item)
 
+    @property
+    def _is_worker(self) -> bool:
+        """Whether this thread is one of the pool."""
+        return getattr(self._worker, "marked", False)
+
     def _spread(self, act: Callable[[T], R], items: Sequence[T]) -> builtins.list[R]:
         """Run ``act`` on every item in the pool, and give the first error in their order."""
         # A worker that waited for other workers could wait for ever in a full pool.
-        if len(items) < 2 or getattr(self._worker, "marked", False):  # noqa: PLR2004
+        if len(items) < 2 or self._is_worker:  # noqa: PLR2004
             return [act(item) for item in items]
         futures = [self.executor.submit(act, item) for item in items]
         try:

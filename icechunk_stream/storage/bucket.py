@@ -34,6 +34,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Begun:
+    """A read that goes on in a thread: how its first try ended, if it was made, after how long."""
+
+    first: Failure | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Bucket(ABC):
     """``pieces`` fetches parts of large objects; ``where`` describes the storage in errors.
 
@@ -53,6 +61,15 @@ class Bucket(ABC):
     @abstractmethod
     def delete(self, names: Sequence[str]) -> dict[str, Failure]:
         """Delete objects; those that could not be, each with its failure."""
+
+    @property
+    @abstractmethod
+    def begins(self) -> bool:
+        """Whether reads can be begun in an event loop."""
+
+    @abstractmethod
+    async def _begin(self, name: str, span: Span) -> BytesLike | Failure | None:
+        """The first try of a read in an event loop; None where a thread must make it."""
 
     @abstractmethod
     def _try_get(self, name: str, byte_range: ByteRange | None, tries: int) -> Got | Failure: ...
@@ -82,12 +99,23 @@ class Bucket(ABC):
     def _error(self, failure: Failure, verb: str, key: str) -> StorageError:
         """The error of a request that failed for good."""
 
-    def get(self, place: Place, byte_range: ByteRange | None) -> BytesLike:
-        match byte_range:
-            case Span(start, end) if end - start > self.usage.piece_size:
-                return self._get_in_pieces(place, byte_range)
-            case _:
-                return self._get(place, byte_range).data
+    def get(
+        self, place: Place, byte_range: ByteRange | None, begun: Begun | None = None
+    ) -> BytesLike:
+        if isinstance(byte_range, Span) and self._is_large(byte_range):
+            return self._get_in_pieces(place, byte_range)
+        return self._get(place, byte_range, begun).data
+
+    async def begin(self, place: Place, byte_range: ByteRange | None) -> BytesLike | Begun:
+        """Try once in an event loop; ``get`` goes on where that is not enough."""
+        if not isinstance(byte_range, Span) or self._is_large(byte_range):
+            return Begun()
+        clock = self.retry.waiting.monotonic
+        since = clock()
+        first = await self._begin(place.name, byte_range)
+        if first is None or isinstance(first, Failure):
+            return Begun(first, clock() - since)
+        return first
 
     def read(self, place: Place, unless: Version | None) -> Fetched | NotModified | Missing:
         got = self.retry.call(lambda _: self._try_read(place.name, unless))
@@ -131,8 +159,17 @@ class Bucket(ABC):
         missing = isinstance(head, Failure) and head.trouble is Trouble.MISSING
         return None if missing else head
 
-    def _get(self, place: Place, byte_range: ByteRange | None) -> Got:
-        got = self.retry.call(lambda tries: self._try_get(place.name, byte_range, tries))
+    def _is_large(self, span: Span) -> bool:
+        return span.end - span.start > self.usage.piece_size
+
+    def _get(self, place: Place, byte_range: ByteRange | None, begun: Begun | None = None) -> Got:
+        begun = begun or Begun()
+
+        def attempt(tries: int) -> Got | Failure:
+            known = begun.first if tries == 0 else None
+            return known or self._try_get(place.name, byte_range, tries)
+
+        got = self.retry.call(attempt, begun.seconds)
         if not isinstance(got, Failure):
             return got
         if got.trouble is Trouble.OUT_OF_RANGE and byte_range is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING
 from icechunk_stream.config import StorageSettings
 from icechunk_stream.config.repository import overlay
 from icechunk_stream.errors import ErrorKind, ReadOnlyError
-from icechunk_stream.storage.base import Storage
+from icechunk_stream.storage.base import Storage, check_key
+from icechunk_stream.storage.bucket import Begun
+from icechunk_stream.storage.loops import Turns, run_in
 from icechunk_stream.storage.per_process import LazyPerProcess, PerProcess
 from icechunk_stream.storage.retry import Waiting
 from icechunk_stream.storage.s3_settings import Usage
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
         LostRace,
         Missing,
         NotModified,
+        ReadRequest,
         Version,
         Written,
     )
@@ -47,6 +51,7 @@ class BucketStorage(Storage):
         self._usage = Usage.of(access, self._settings)
         make_pieces = partial(ThreadPoolExecutor, self._usage.parallel_pieces, "icechunk-pieces")
         self._pieces = PerProcess(make_pieces)
+        self._turns = Turns(access.concurrency)
         self._opened: LazyPerProcess[Bucket] = LazyPerProcess(self._open)
 
     @abstractmethod
@@ -83,6 +88,11 @@ class BucketStorage(Storage):
     def __hash__(self) -> int:
         return hash(self._identity)
 
+    @property
+    def _is_open(self) -> bool:
+        """Whether a request can be sent at once, without asking or reading anything before."""
+        return self._opened.is_made
+
     def _place(self, key: str) -> Place:
         return Place(key, self._name(key))
 
@@ -100,6 +110,50 @@ class BucketStorage(Storage):
 
     def _get_buffer(self, key: str, byte_range: ByteRange | None) -> BytesLike:
         return self._opened.value.get(self._place(key), byte_range)
+
+    async def get_async(self, key: str, byte_range: ByteRange | None = None) -> BytesLike:
+        check_key(key)
+        begun = await self._begin(key, byte_range)
+        if not isinstance(begun, Begun):
+            return begun
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.executor, self._go_on, key, byte_range, begun)
+
+    def get_many(self, requests: Sequence[ReadRequest]) -> Sequence[BytesLike]:
+        """Begun in one event loop; what does not end there goes on in threads."""
+        if len(requests) < 2 or not self._opened.value.begins:  # noqa: PLR2004
+            return super().get_many(requests)
+        for request in requests:
+            check_key(request.key)
+        self._name(requests[0].key)
+        beginning = self._begin_all(requests)
+        begun = asyncio.run(beginning) if self._is_worker else run_in(self.executor, beginning)
+        return self._spread_rest(requests, begun)
+
+    async def _begin_all(self, requests: Sequence[ReadRequest]) -> builtins.list[BytesLike | Begun]:
+        reads = (self._begin(request.key, request.byte_range) for request in requests)
+        return list(await asyncio.gather(*reads))
+
+    def _spread_rest(
+        self, requests: Sequence[ReadRequest], begun: Sequence[BytesLike | Begun]
+    ) -> builtins.list[BytesLike]:
+        """What was begun, brought to its end."""
+        rest = [
+            partial(self._go_on, request.key, request.byte_range, read)
+            for request, read in zip(requests, begun, strict=True)
+            if isinstance(read, Begun)
+        ]
+        ended = iter(self.together(rest))
+        return [next(ended) if isinstance(read, Begun) else read for read in begun]
+
+    async def _begin(self, key: str, byte_range: ByteRange | None) -> BytesLike | Begun:
+        if not self._is_open:
+            return Begun()
+        async with self._turns.here():
+            return await self._opened.value.begin(self._place(key), byte_range)
+
+    def _go_on(self, key: str, byte_range: ByteRange | None, begun: Begun) -> BytesLike:
+        return self._opened.value.get(self._place(key), byte_range, begun)
 
     def _read(self, key: str, unless: Version | None) -> Fetched | NotModified | Missing:
         return self._opened.value.read(self._place(key), unless)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from icechunk_stream.storage.obstore_stores import Dialect
     from icechunk_stream.storage.s3_values import Entry, Got, Head, Place
     from icechunk_stream.storage.traits import Traits
-    from icechunk_stream.storage.values import ByteRange, BytesLike
+    from icechunk_stream.storage.values import ByteRange, BytesLike, Span
 
 _ADVICE = {
     Trouble.UNSENT: "check the address, the network and the credentials, then try again",
@@ -64,6 +64,13 @@ class ObjectStoreBucket(Bucket):
             return dict.fromkeys(names, failure)
         half = len(names) // 2
         return self.delete(names[:half]) | self.delete(names[half:])
+
+    @property
+    def begins(self) -> bool:
+        return True
+
+    async def _begin(self, name: str, span: Span) -> BytesLike | Failure | None:
+        return await self.requests.get_async(name, span)
 
     def _try_get(self, name: str, byte_range: ByteRange | None, tries: int) -> Got | Failure:  # noqa: ARG002 - all tries are alike
         return self.requests.get(name, byte_range)

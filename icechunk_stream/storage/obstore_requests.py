@@ -65,6 +65,15 @@ class ObstoreRequests:
             return Failure(Trouble.LOST, detail="the answer was cut short")
         return Got(data, self._dialect.version(meta), meta["size"])
 
+    async def get_async(self, name: str, span: Span) -> BytesLike | Failure | None:
+        """Bytes of an object; None where fewer came than it may have: ``get`` tells why."""
+        asked = {"start": span.start, "end": span.end}
+        try:
+            body = await self._library.get_range_async(self._opened.reader, name, **asked)
+        except self._errors as error:
+            return self._failure(error)
+        return _held(body) if len(body) == span.end - span.start else None
+
     def head(self, name: str) -> Head | Failure:
         try:
             result = self._library.get(self._opened.reader, name, options={"head": True})

@@ -45,6 +45,10 @@ class LazyPerProcess(Generic[T]):
                     slot.values.append(self._make())
         return slot.values[0]
 
+    @property
+    def is_made(self) -> bool:
+        return bool(self._slot.value.values)
+
 
 class _Slot(Generic[T]):
     __slots__ = ("lock", "values")

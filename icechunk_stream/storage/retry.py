@@ -66,12 +66,13 @@ class Retry:
     policy: RetryPolicy = RetryPolicy()
     waiting: Waiting = Waiting()
 
-    def call(self, attempt: Callable[[int], T | Failure]) -> T | Failure:
+    def call(self, attempt: Callable[[int], T | Failure], spent: float = 0.0) -> T | Failure:
         """The first outcome that is not transient, or the last one when tries or time are up.
 
-        ``attempt`` gets the number of tries before it.
+        ``attempt`` gets the number of tries before it; ``spent`` is what one made elsewhere took of
+        the budget.
         """
-        deadline = self.waiting.monotonic() + self.policy.budget
+        deadline = self.waiting.monotonic() + self.policy.budget - spent
         tries = 0
         while True:
             outcome = attempt(tries)

@@ -158,6 +158,10 @@ class S3Storage(BucketStorage):
         return find_names(self._prefix, self._access.legacy_rooted_keys, self._opened.value.stat)
 
     @property
+    def _is_open(self) -> bool:
+        return super()._is_open and self._found_names.is_made
+
+    @property
     def _names(self) -> Names:
         return self._found_names.value
 

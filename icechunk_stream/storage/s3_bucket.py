@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from icechunk_stream.storage.s3_clients import S3Clients
     from icechunk_stream.storage.s3_values import Entry, Got, Head, Page, Place
     from icechunk_stream.storage.traits import Traits
-    from icechunk_stream.storage.values import ByteRange, BytesLike, LostRace, Version, Written
+    from icechunk_stream.storage.values import (
+        ByteRange,
+        BytesLike,
+        LostRace,
+        Span,
+        Version,
+        Written,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,13 @@ class S3Bucket(Bucket):
 
     def delete(self, names: Sequence[str]) -> dict[str, Failure]:
         return Deletion(self.clients.requests, names).run(self.retry)
+
+    @property
+    def begins(self) -> bool:
+        return self.clients.begins
+
+    async def _begin(self, name: str, span: Span) -> BytesLike | Failure | None:
+        return await self.clients.begin(name, span)
 
     def _try_get(self, name: str, byte_range: ByteRange | None, tries: int) -> Got | Failure:
         return self.clients.get(name, byte_range, tries)

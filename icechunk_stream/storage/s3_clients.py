@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from icechunk_stream.storage.s3_settings import S3Access, Usage
     from icechunk_stream.storage.s3_values import Got
     from icechunk_stream.storage.traits import Traits
-    from icechunk_stream.storage.values import ByteRange, BytesLike, Version
+    from icechunk_stream.storage.values import ByteRange, BytesLike, Span, Version
 
 _LARGE = 4 * 2**20
 _REFUSALS = frozenset({400, 501})
@@ -71,6 +71,19 @@ class S3Clients:
             if not isinstance(answer, Failure) or answer.transient:
                 return answer
         return self.requests.get(name, byte_range)
+
+    @property
+    def begins(self) -> bool:
+        """Whether a read can be begun in an event loop."""
+        return self.obstore is not None and self.obstore.reads
+
+    async def begin(self, name: str, span: Span) -> BytesLike | Failure | None:
+        """The first try of ``get`` in an event loop; None where more than obstore is needed."""
+        if self.obstore is None or not self.begins or not _has_turn(self.obstore, name, 0):
+            return None
+        answer = await self.obstore.get_async(name, span)
+        settled = isinstance(answer, Failure) and not answer.transient
+        return None if settled else answer
 
     def put(self, name: str, data: BytesLike, traits: Traits, tries: int) -> Version | Failure:
         if not (self._adds_checksums and len(data) >= _LARGE):

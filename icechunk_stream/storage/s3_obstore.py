@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from icechunk_stream.storage.s3_settings import Usage
     from icechunk_stream.storage.s3_values import Got
     from icechunk_stream.storage.traits import Traits
-    from icechunk_stream.storage.values import ByteRange, BytesLike, Version
+    from icechunk_stream.storage.values import ByteRange, BytesLike, Span, Version
 
 _DIALECT = Dialect(title="S3", permissions="")
 _CHECKSUMS = {ChecksumAlgorithm.Sha256: "sha256", ChecksumAlgorithm.Crc64Nvme: "crc64nvme"}
@@ -66,6 +66,10 @@ class S3Obstore:
         if len(got.data) != end - start:
             return Failure(Trouble.LOST, detail="other bytes came than were asked for")
         return got
+
+    async def get_async(self, name: str, span: Span) -> BytesLike | Failure | None:
+        """Bytes of an object; None where ``get`` must tell what is wrong."""
+        return await self._requests.get_async(name, span)
 
     def put(self, name: str, data: BytesLike, traits: Traits) -> Version | Failure:
         return self._requests.put(name, data, traits)

@@ -14,6 +14,7 @@ from icechunk_stream.errors import (
     ReadOnlyError,
     SessionStateError,
 )
+from icechunk_stream.format.chunk_refs import NativeChunk
 from icechunk_stream.format.nodes import ArrayNode
 from icechunk_stream.store.byte_ranges import chunk_range
 from icechunk_stream.store.keys import ChunkKey, MetadataKey, ZarrV2Key, normal_path, parse_key
@@ -309,6 +310,8 @@ class IcechunkStore(VirtualRefs, Store):
         start, end = chunk_range(byte_range, payload_length(payload))
         if end - start <= NEAR_READ and is_near(reader, payload):
             return payload_bytes(reader, payload, start, end)
+        if isinstance(payload, NativeChunk) and start < end:
+            return await reader.assets.chunk_async(payload, start, end)
         return await self._beside(payload_bytes, reader, payload, start, end)
 
     def _beside(self, work: Callable[..., T], *args: object) -> asyncio.Future[T]:

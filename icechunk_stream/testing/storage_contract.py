@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Barrier
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
@@ -30,6 +31,9 @@ from icechunk_stream.storage import (
     Version,
     Written,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TEN = b"0123456789"
 TERABYTE = 1 << 40
@@ -117,6 +121,15 @@ def keys(storage: Storage, prefix: str = "") -> list[str]:
     return [info.key for info in storage.list(prefix)]
 
 
+def in_one_loop(storage: Storage, ranges: Sequence[ByteRange | None]) -> list[bytes]:
+    """Ranges of an object, read at once in an event loop."""
+
+    async def read() -> list[BytesLike]:
+        return await asyncio.gather(*(storage.get_async("chunks/A", each) for each in ranges))
+
+    return [bytes(data) for data in asyncio.run(read())]
+
+
 def _version(outcome: Written | LostRace) -> Version:
     assert isinstance(outcome, Written)
     return outcome.version
@@ -164,6 +177,24 @@ class StorageSemantics:
         assert caught.value.kind == ErrorKind.INVALID_BYTE_RANGE
         assert caught.value.key == "chunks/A"
 
+    def test_an_event_loop_gets_what_threads_get(self, storage: Storage) -> None:
+        storage.put("chunks/A", TEN)
+        asked = [byte_range for byte_range, _ in ANSWERS] * 20
+        assert in_one_loop(storage, asked) == [storage.get("chunks/A", each) for each in asked]
+        with ThreadPoolExecutor(4) as pool:
+            loops = [pool.submit(in_one_loop, storage, asked[:9]) for _ in range(8)]
+        assert [loop.result() for loop in loops] == [in_one_loop(storage, asked[:9])] * 8
+
+    def test_an_event_loop_gets_the_errors_that_threads_get(self, storage: Storage) -> None:
+        storage.put("chunks/A", TEN)
+        with pytest.raises(ObjectNotFoundError) as caught:
+            asyncio.run(storage.get_async("chunks/B", Span(0, 1)))
+        assert caught.value.key == "chunks/B"
+        with pytest.raises(StorageError, match="past the end"):
+            asyncio.run(storage.get_async("chunks/A", Span(10, 11)))
+        with pytest.raises(InvalidInputError):
+            asyncio.run(storage.get_async("../A", Span(0, 1)))
+
     def test_an_empty_object_has_no_bytes_but_its_last_ones(self, storage: Storage) -> None:
         storage.put("chunks/A", b"")
         assert storage.get("chunks/A", Last(5)) == b""
@@ -204,16 +235,23 @@ class StorageSemantics:
         assert storage.get_many(requests) == [str(n).encode() for n in reversed(range(100))]
         ranged = [ReadRequest("chunks/42", Last(1)), ReadRequest("chunks/42", Span(0, 1))]
         assert storage.get_many(ranged) == [b"2", b"4"]
+        spans = [ReadRequest(f"chunks/{number}", Span(0, 1)) for number in range(100)]
+        assert storage.get_many(spans) == [str(n).encode()[:1] for n in range(100)]
         assert storage.get_many([]) == []
 
     def test_a_batch_with_an_absent_object_fails(self, storage: Storage) -> None:
         storage.put("chunks/A", TEN)
         with pytest.raises(ObjectNotFoundError):
             storage.get_many([ReadRequest("chunks/A"), ReadRequest("chunks/B")])
+        with pytest.raises(ObjectNotFoundError) as caught:
+            storage.get_many([ReadRequest(f"chunks/{name}", Span(0, 1)) for name in "ABC"])
+        assert caught.value.key == "chunks/B"
+        with pytest.raises(InvalidInputError):
+            storage.get_many([ReadRequest("chunks/A", Span(0, 1)), ReadRequest("../A")])
 
     def test_batches_inside_the_pool_do_not_wait_for_it(self, storage: Storage) -> None:
         storage.put("chunks/A", TEN)
-        requests = [ReadRequest("chunks/A")] * 4
+        requests = [ReadRequest("chunks/A"), ReadRequest("chunks/A", Span(0, 10))] * 2
         count = 2 * storage.concurrency
         batches = [storage.executor.submit(storage.get_many, requests) for _ in range(count)]
         assert not wait(batches, timeout=60).not_done

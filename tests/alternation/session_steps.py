@@ -162,11 +162,12 @@ class SessionSteps(Acting):
         """What others committed since the sessions began, if the branch still descends from it."""
         if pending.branch not in self.history.branches:
             return None
-        tip = self.history.tip(pending.branch)
-        if pending.draft.both_replaced(tip.state):
+        found = self.history.between(pending.base, self.history.branches[pending.branch])
+        if found is None or len(found) > self.alike_over:
             return None
-        found = self.history.between(pending.base, tip.id)
-        return None if len(found or ()) > self.alike_over else found
+        # At the tip it is not seen where what took the place of a node was moved away since.
+        replaced = any(pending.draft.both_replaced(commit.state) for commit in found)
+        return None if replaced else found
 
     def rebase_elsewhere(self, pending: Pending, solver: str) -> None:
         """Where libraries may differ, as on a branch that was reset: it works, or is refused."""

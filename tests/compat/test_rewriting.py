@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import warnings
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,13 +13,17 @@ import pytest
 import zarr
 
 import icechunk_stream
-from icechunk_stream import Compacted, OnePerCell, Repository, Tiered
+from icechunk_stream import AlreadyCompact, Compacted, OnePerCell, Repository, Tiered
 from icechunk_stream.format.ids import SnapshotId
+from tests.compat.test_fixtures import V1, V2
 from tests.manifests.checks import arrays, check_manifests, tip
 from tests.manifests.compacting import append, create_arrays, values
+from tests.oracle.dump import open_repository
 from tests.oracle.libraries import KNOWS_V2, REFERENCE, SPEC_VERSIONS
+from tests.oracle.session_dump import dump_session
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = [
@@ -200,3 +205,30 @@ def test_a_repository_of_the_reference_is_cut_and_its_small_arrays_share(
 
 def _manifests(folder: Path) -> list[str]:
     return [path.name for path in (folder / "manifests").iterdir()]
+
+
+def said(library: Any, folder: Path) -> dict[str, Any]:
+    """All that the tip's session says, but for the snapshot's name."""
+    session = open_repository(library, folder).readonly_session("main")
+    return dump_session(session) | {"snapshot_id": None}
+
+
+@pytest.mark.filterwarnings("ignore:the configuration says unsafe")
+@pytest.mark.parametrize(
+    ("name", "is_upgraded"), [*product([*V1, *V2], [False]), *product(V1, [True])]
+)
+@pytest.mark.parametrize("policy", [Tiered(cell_refs=6, shared_refs=4), OnePerCell()], ids=repr)
+def test_what_old_releases_wrote_says_the_same_afterwards(
+    name: str, is_upgraded: bool, policy: Any, fixture_copy: Callable[[str], Path]
+) -> None:
+    folder = fixture_copy(name)
+    if is_upgraded:
+        REFERENCE.upgrade_icechunk_repository(theirs(folder), dry_run=False)
+    expected = said(REFERENCE, folder)
+    repository = ours(folder).with_manifest_policy(policy)
+
+    repository.compact(branch="main")
+
+    assert said(REFERENCE, folder) == expected
+    check_manifests(repository)
+    assert isinstance(repository.compact(branch="main"), AlreadyCompact)

@@ -103,7 +103,7 @@ def test_small_neighbours_become_full_manifests_and_values_stay(spec_version: in
     assert outcome.snapshot_id == repository.lookup_branch("main")
 
 
-def test_what_is_merged_already_is_neither_read_nor_written_again(spec_version: int) -> None:
+def test_what_is_merged_already_is_not_written_again(spec_version: int) -> None:
     repository = scattered(spec_version)
     first = repository.compact(branch="main")
     script(repository).forget()

@@ -4,6 +4,7 @@ It runs apart from pytest, so that the processes it forks are its own. The stora
 pickle on standard input.
 """
 
+import asyncio
 import json
 import pickle
 import subprocess
@@ -12,11 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from icechunk_stream.storage import Storage
+from icechunk_stream.storage import ReadRequest, Span, Storage
 from icechunk_stream.testing.storage_contract import create, fetch
 from tests.storage import racers
 from tests.storage.racers import in_processes
 
+FIRST = Span(0, 1)
 ROOT = Path(__file__).parents[2]
 
 
@@ -44,6 +46,10 @@ def fork_before_and_after_use(storage: Storage) -> Any:
     def use() -> list[str]:
         mine = fetch(storage, "repo").data.decode()
         storage.put_many([(f"chunks/{number}", b"%d" % number) for number in range(40)])
+        batch = storage.get_many([ReadRequest(f"chunks/{number}", FIRST) for number in range(9)])
+        awaited = asyncio.run(storage.get_async("chunks/7", FIRST))
+        assert batch == [b"%d" % number for number in range(9)]
+        assert awaited == b"7"
         return [mine, storage.submit("chunks/7").result(60).decode()]
 
     def nest() -> list[Any]:

@@ -1,9 +1,11 @@
 """Credentials of clouds: where they go, and where they must not show."""
 
+import asyncio
 import logging
 import pickle
 import time
 import traceback
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from icechunk_stream import cloud_credentials as credentials
 from icechunk_stream.errors import ErrorKind, InvalidInputError, StorageError
+from icechunk_stream.storage import BytesLike, Span
 from icechunk_stream.storage.azure import azure_storage
 from icechunk_stream.storage.gcs import gcs_storage
 from icechunk_stream.storage.http import http_storage
@@ -166,10 +169,19 @@ def test_a_function_that_gives_no_credential_is_named(
     function: Any, reason: str, azurite: AzureServer, azure_container: str
 ) -> None:
     storage = storage_of(azurite, azure_container, get_credentials=function)
-    with pytest.raises(StorageError, match=reason) as caught:
-        storage.get("repo")
-    assert caught.value.kind == ErrorKind.INVALID_CREDENTIALS
-    assert MARKER not in "".join(traceback.format_exception(caught.value))
+    reads: tuple[Callable[[], object], ...] = (
+        lambda: storage.get("repo"),
+        lambda: awaited(storage),
+    )
+    for act in reads:
+        with pytest.raises(StorageError, match=reason) as caught:
+            act()
+        assert caught.value.kind == ErrorKind.INVALID_CREDENTIALS
+        assert MARKER not in "".join(traceback.format_exception(caught.value))
+
+
+def awaited(storage: ObjectStoreStorage) -> BytesLike:
+    return asyncio.run(storage.get_async("repo", Span(0, 1)))
 
 
 def test_a_shared_access_signature_is_enough(azurite: AzureServer, azure_container: str) -> None:

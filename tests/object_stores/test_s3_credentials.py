@@ -1,5 +1,6 @@
 """Where access keys come from, when they are renewed, and where they never appear."""
 
+import asyncio
 import copy
 import logging
 import os
@@ -29,7 +30,7 @@ from icechunk_stream.errors import (
     InvalidInputError,
     StorageError,
 )
-from icechunk_stream.storage import S3Access, S3Storage, Version, s3_storage
+from icechunk_stream.storage import S3Access, S3Storage, Span, Version, s3_storage
 from icechunk_stream.storage.retry import Waiting
 from icechunk_stream.storage.s3_credentials import S3Secret
 from icechunk_stream.testing.http_faults import AlterAnswer, DropAnswer, Reply
@@ -105,7 +106,12 @@ def test_a_function_that_gives_no_key_is_named(
     versitygw: S3Server, bulk: Bulk, function: Callable[[], Any], message: str
 ) -> None:
     storage = with_secret(versitygw, "bucket", s3_refreshable_credentials(function), bulk=bulk)
-    for act in (lambda: storage.read("repo"), lambda: storage.get("chunks/A")):
+    reads: tuple[Callable[[], object], ...] = (
+        lambda: storage.read("repo"),
+        lambda: storage.get("chunks/A"),
+        lambda: awaited(storage),
+    )
+    for act in reads:
         with pytest.raises(StorageError, match=message) as caught:
             act()
         assert caught.value.kind == ErrorKind.INVALID_CREDENTIALS
@@ -358,9 +364,14 @@ def test_secrets_appear_nowhere(
     )
 
 
+def awaited(storage: S3Storage) -> object:
+    return asyncio.run(storage.get_async("chunks/A", Span(0, 1)))
+
+
 def acts(storage: S3Storage) -> list[Callable[[], object]]:
     return [
         lambda: storage.get("chunks/A"),
+        lambda: awaited(storage),
         lambda: storage.put("chunks/A", b"0"),
         lambda: storage.read("repo"),
         lambda: storage.stat("repo"),

@@ -73,6 +73,13 @@ def test_no_try_begins_after_the_time_budget() -> None:
     assert attempts.hourglass.now <= 70
 
 
+def test_a_try_that_was_made_elsewhere_counts_in_the_budget() -> None:
+    attempts = Attempts([BUSY] * 9, seconds=10)
+    policy = RetryPolicy(max_tries=100, initial_backoff=1, max_backoff=1, budget=60)
+    assert Retry(policy, attempts.hourglass.waiting()).call(attempts, spent=40) == BUSY
+    assert len(attempts.tries) == 2
+
+
 def test_a_pause_does_not_outlast_the_budget() -> None:
     attempts = Attempts([BUSY] * 3)
     assert attempts.run(RetryPolicy(initial_backoff=100, max_backoff=100, budget=60)) == BUSY

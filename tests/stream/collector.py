@@ -20,6 +20,11 @@ def delete_and_collect(repository: Any, path: str) -> int:
     group, _, name = path.rpartition("/")
     del zarr.open_group(session.store, path=group, mode="r+")[name]
     session.commit(f"without {path}")
+    return collect(repository)
+
+
+def collect(repository: Any) -> int:
+    """Expire all history, and delete what nobody needs."""
     later = datetime.now(UTC) + timedelta(hours=1)
     repository.expire_snapshots(later)
     return int(repository.garbage_collect(later).chunks_deleted)
