@@ -136,11 +136,17 @@ class Committer:
             outcome = self._publish(tip, move, swap, prepared)
             if isinstance(outcome, Landed):
                 self.upkeep.begin(draft.later, self.encoding)
+                self._forget(base, move)
             return outcome
         finally:
             if isinstance(move, Detach):
                 # No branch has it, so that whatever became of it a commit is still to be made.
                 self.attempts.discard(draft.record.id)
+
+    def _forget(self, base: SnapshotReader, move: Move) -> None:
+        """The next session begins with the new snapshot: long streams need not keep all of them."""
+        if not isinstance(move, Detach):
+            self.assets.forget(base.snapshot.id, ())
 
     @property
     def is_in_doubt(self) -> bool:

@@ -98,8 +98,11 @@ class SnapshotReader:
 
     def columns(self, node: ArrayNode, number: int) -> RefColumns:
         """References of an array in one of its manifests."""
-        file = self.file(node, number)
-        return self._of(self.assets.manifest(file), node, number)
+        if (node.id.raw, number) in self._checked:
+            known = self._cached(node, number)
+            if known is not None:
+                return columns_of(known, node)
+        return self._of(self.assets.manifest(self.file(node, number)), node, number)
 
     def manifest_counts(
         self, node: ArrayNode, numbers: npt.NDArray[np.intp]

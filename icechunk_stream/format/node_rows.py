@@ -33,7 +33,7 @@ _AS_BYTES = methodcaller("as_py")
 class Nodes:
     """Nodes by path: rows of columns that point into the snapshot's buffer."""
 
-    __slots__ = ("_counted", "_decoded", "at", "buffer", "ids", "paths", "vector_at")
+    __slots__ = ("_counted", "_decoded", "_found", "at", "buffer", "ids", "paths", "vector_at")
 
     def __init__(
         self,
@@ -50,6 +50,7 @@ class Nodes:
         self.paths = paths
         self._counted = np.zeros(len(at), np.bool_)
         self._decoded: dict[int, Node] = {}
+        self._found: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self.at)
@@ -59,8 +60,15 @@ class Nodes:
         return (self.node(row) for row in range(len(self)))
 
     def get(self, path: str) -> Node | None:
-        row = self.row(path)
-        return None if row is None else self.node(row)
+        row = self._found.get(path)
+        if row is None:
+            row = self.row(path)
+            if row is None:
+                return None
+            if len(self._found) >= _MOST_DECODED:
+                self._found = {}
+            self._found[path] = row
+        return self.node(row)
 
     def below(self, path: str) -> Iterator[Node]:
         """The node at the path, if any, and all nodes under it."""
