@@ -5,6 +5,7 @@ import logging
 import pickle
 import time
 import traceback
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -168,7 +169,11 @@ def test_a_function_that_gives_no_credential_is_named(
     function: Any, reason: str, azurite: AzureServer, azure_container: str
 ) -> None:
     storage = storage_of(azurite, azure_container, get_credentials=function)
-    for act in (lambda: storage.get("repo"), lambda: awaited(storage)):
+    reads: tuple[Callable[[], object], ...] = (
+        lambda: storage.get("repo"),
+        lambda: awaited(storage),
+    )
+    for act in reads:
         with pytest.raises(StorageError, match=reason) as caught:
             act()
         assert caught.value.kind == ErrorKind.INVALID_CREDENTIALS

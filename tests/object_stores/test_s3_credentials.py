@@ -106,7 +106,7 @@ def test_a_function_that_gives_no_key_is_named(
     versitygw: S3Server, bulk: Bulk, function: Callable[[], Any], message: str
 ) -> None:
     storage = with_secret(versitygw, "bucket", s3_refreshable_credentials(function), bulk=bulk)
-    reads = (
+    reads: tuple[Callable[[], object], ...] = (
         lambda: storage.read("repo"),
         lambda: storage.get("chunks/A"),
         lambda: awaited(storage),
