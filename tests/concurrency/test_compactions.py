@@ -32,7 +32,8 @@ def assert_nothing_is_lost(place: Place, work: Work, spec_version: int) -> None:
         first, second, *others = messages(repository)
         assert (first, second) == (ROOT, "prepare")
         assert sorted(each for each in others if each != COMPACTION) == work.messages
-        assert others.count(COMPACTION) > 1
+        # How many came between commits is up to the processes; the last one is always there.
+        assert COMPACTION in others
         assert read(repository.readonly_session("main").store) == work.contents
     check_manifests(ours)
     assert isinstance(ours.compact(branch="main"), AlreadyCompact)
