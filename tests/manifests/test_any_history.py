@@ -231,7 +231,7 @@ def _splitting(rows: int, columns: int) -> icechunk_stream.RepositoryConfig:
 
 
 _SETTINGS = settings(
-    max_examples=25, stateful_step_count=20, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=15, stateful_step_count=20, suppress_health_check=[HealthCheck.too_slow]
 )
 TestHistoriesOfV1 = Histories.TestCase
 TestHistoriesOfV1.settings = _SETTINGS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from datetime import UTC, datetime, timedelta
+from time import sleep
 from typing import TYPE_CHECKING
 
 import pytest
@@ -187,7 +188,12 @@ def test_a_running_sink_goes_on_after_its_history_was_cut(stream: NumberedStream
         query.processAllAvailable()
         cut_history(stream)
         stream.send()
-    query.processAllAvailable()
+    # Spark may not have seen the last file yet when it says that it is through.
+    for _ in range(300):
+        query.processAllAvailable()
+        if stream.batches():
+            break
+        sleep(0.1)
     query.stop()
     assert stream.batches()[-1] == 3
     stream.assert_all_there()

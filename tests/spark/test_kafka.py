@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.compat
 
 FIRST, NEXT, LAST = range(800), range(800, 1_100), range(1_100, 1_500)
-# The first swap makes the repository, the others are those of batches.
-KILLED_AT = 4
+# The first swap makes the repository, the second stores how its arrays are split; then batches.
+KILLED_AT = 5
 PATIENCE = 300.0
 
 

@@ -28,7 +28,8 @@ FILES = 4
 TIP = "re[fp]*"
 # Making the repository swaps the tip for the first time.
 BEFORE_SWAP = Point("before", 3, "put_if", TIP)
-AFTER_SWAP = Point("after", 4, "put_if", TIP)
+# Spec v2 keeps the splitting of new arrays in the same object as its tips.
+AFTER_SWAP = Point("after", 5, "put_if", TIP)
 # The batch of which the driver did not see the end, and those in the branch by then.
 ENDS = {BEFORE_SWAP: (1, [0]), AFTER_SWAP: (2, [0, 1, 2])}
 # In a soak, each of so many calls is one.
