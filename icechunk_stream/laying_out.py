@@ -18,7 +18,7 @@ from icechunk_stream.manifests.splitting import cell_sizes
 from icechunk_stream.manifests.tiered import tiered_plan
 from icechunk_stream.old_manifests import OldManifests
 from icechunk_stream.packing import new_manifests
-from icechunk_stream.parts import CellParts, Parts, TieredParts
+from icechunk_stream.parts import CellParts, Parts, TieredParts, merged
 from icechunk_stream.upkeep import LaterMerge
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def lay_out(changes: Iterable[Change], yard: Yard) -> Layout:
     now, later = _merges([job.parts.merges for job in jobs], yard.rules)
     _fetch(yard.base, jobs, now)
     parts = [
-        [*job.parts.made(), *map(job.parts.merged, mine)]
+        [*job.parts.made(), *(merged(job.parts.old, merge) for merge in mine)]
         for job, mine in zip(jobs, now, strict=True)
     ]
     every = [part for mine in parts for part in mine]
@@ -141,7 +141,7 @@ def _job(change: Change, yard: Yard, known: _Known) -> _Job:
                 change.node, grid, TieredParts(old, grid, run, state, tiers, policy.cell_refs)
             )
     cells = plan(old.refs, run, grid)
-    return _Job(change.node, grid, CellParts(old, grid, run, state, cells))
+    return _Job(change.node, grid, CellParts(old, run, state, cells))
 
 
 def _merges(
@@ -168,7 +168,7 @@ def _fetch(base: SnapshotReader, jobs: Sequence[_Job], now: Sequence[Sequence[Me
 
 def _later(job: _Job, merge: Merge) -> LaterMerge:
     sources = tuple(job.parts.old.refs.ids[number].tobytes() for number in merge.numbers)
-    return LaterMerge(job.node.id, sources, partial(job.parts.merged, merge))
+    return LaterMerge(job.node.id, sources, partial(merged, job.parts.old, merge))
 
 
 def _in_order(

@@ -11,6 +11,7 @@ from icechunk_stream.format.ids import ID12
 from icechunk_stream.format.nodes import ManifestRefs
 from icechunk_stream.format.ref_tables import RefTable
 from icechunk_stream.manifests.lookup import columns_of
+from icechunk_stream.manifests.rebuild import refs_at_most
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +55,7 @@ class OldManifests:
         added = tuple(each.file for each in merged)
         counts = base.manifest_counts(node, stored)
         counts = np.append(counts, [file.num_chunk_refs for file in added])
-        return cls(node, base, refs, _at_most(counts, refs), stored, added)
+        return cls(node, base, refs, refs_at_most(counts, refs.extents), stored, added)
 
     def table(self, number: int) -> RefTable:
         """All references of the array in a manifest."""
@@ -83,10 +84,3 @@ def _apart(merged: Sequence[Merged]) -> list[Merged]:
             taken.update(each.sources)
             found.append(each)
     return found
-
-
-def _at_most(counts: npt.NDArray[np.int64], refs: ManifestRefs) -> npt.NDArray[np.int64]:
-    """No more references than the box of a manifest has places."""
-    spans = refs.extents[:, :, 1].astype(np.float64) - refs.extents[:, :, 0]
-    sizes: npt.NDArray[np.int64] = np.minimum(counts, spans.prod(axis=1)).astype(np.int64)
-    return sizes

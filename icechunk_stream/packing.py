@@ -112,7 +112,7 @@ def new_manifests(
     """Manifests with all parts; what an earlier attempt stored is not made again."""
     bins = list(packed(parts, rules.shared_refs))
     calls = [partial(_made, each, rules, shelf) for each in bins]
-    if sum(map(len, (part for each in bins for part in each))) < _WORTH_A_THREAD:
+    if sum(len(part) for each in bins for part in each) < _WORTH_A_THREAD:
         return [call() for call in calls]
     return storage.together(calls)
 

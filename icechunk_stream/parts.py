@@ -29,7 +29,6 @@ class CellParts:
     """One part for each cell that changes."""
 
     old: OldManifests
-    grid: Grid
     run: Run | None
     state: PartKey
     plan: Plan
@@ -52,9 +51,6 @@ class CellParts:
         for piece in pieces(self.plan, loaded, self.run):
             sources = _ids(self.old, (number for number in piece.sources if number >= 0))
             yield Part((*self.state, piece.cell, *sources), self.old.node.id, piece.table)
-
-    def merged(self, merge: Merge) -> Part:
-        return _merged(self.old, merge)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,9 +83,6 @@ class TieredParts:
             for number, part in enumerate(self._parted(table)):
                 yield Part((*key, number), self.old.node.id, part)
 
-    def merged(self, merge: Merge) -> Part:
-        return _merged(self.old, merge)
-
     def _table(self, new: NewTable) -> RefTable | None:
         """What stays of the old manifests, and the rows that are no deletions; None if nothing."""
         found = [remaining(self.old.table(each), self.run, self.grid) for each in new.sources]
@@ -111,7 +104,8 @@ class TieredParts:
 Parts: TypeAlias = CellParts | TieredParts
 
 
-def _merged(old: OldManifests, merge: Merge) -> Part:
+def merged(old: OldManifests, merge: Merge) -> Part:
+    """All references of neighbouring manifests."""
     table = joined([old.table(number) for number in merge.numbers])
     return Part((old.node.id, *_ids(old, merge.numbers)), old.node.id, table)
 

@@ -11,7 +11,7 @@ import numpy as np
 from icechunk_stream.compacting.survey import Share
 from icechunk_stream.format.nodes import ArrayNode
 from icechunk_stream.manifests.policy import Tiered
-from icechunk_stream.manifests.rebuild import Grid
+from icechunk_stream.manifests.rebuild import Grid, refs_at_most
 from icechunk_stream.manifests.regrouping import regrouped
 from icechunk_stream.manifests.splitting import cell_sizes
 from icechunk_stream.packing import packed
@@ -141,9 +141,7 @@ def _array(node: ArrayNode, reader: SnapshotReader, rules: EncodingRules) -> Arr
     low, last = boxes[:, :, 0], boxes[:, :, 1] - 1
     within = grid.inside(last) & (low // grid.sizes == last // grid.sizes).all(axis=1)
     counts = np.array([file.num_chunk_refs for file in files], np.int64)
-    places = (boxes[:, :, 1] - boxes[:, :, 0]).astype(np.float64).prod(axis=1)
-    sizes = np.minimum(counts, places).astype(np.int64)
-    return Array(node, grid, files, sizes, ~within)
+    return Array(node, grid, files, refs_at_most(counts, node.manifests.extents), ~within)
 
 
 def _doubtful(

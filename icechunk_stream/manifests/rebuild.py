@@ -130,6 +130,15 @@ def extents_of(table: RefTable) -> npt.NDArray[np.uint32]:
     return np.stack([low, high + 1], axis=1).astype(np.uint32)
 
 
+def refs_at_most(
+    counts: npt.NDArray[np.int64], extents: npt.NDArray[np.uint32]
+) -> npt.NDArray[np.int64]:
+    """References that manifests have of one array: no more than their boxes have places."""
+    spans = extents[:, :, 1].astype(np.float64) - extents[:, :, 0]
+    sizes: npt.NDArray[np.int64] = np.minimum(counts, spans.prod(axis=1)).astype(np.int64)
+    return sizes
+
+
 def _changed_cells(run: Run | None, grid: Grid) -> Keys:
     if run is None:
         return grid.cells(np.zeros((0, len(grid.chunks)), np.uint32))
