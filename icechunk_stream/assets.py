@@ -15,7 +15,7 @@ from icechunk_stream.format.transaction_log import TransactionLog, decode_transa
 from icechunk_stream.storage import Fetched, Missing, NotModified, Span, Storage, Version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from icechunk_stream.config import CachingConfig
     from icechunk_stream.format.chunk_refs import NativeChunk
@@ -33,6 +33,8 @@ _CHANGE_BYTES = 32
 # Objects of the last commits, which the next one reads again, and their references as columns.
 _WRITTEN_BYTES = 64 * 2**20
 _TABLE_BYTES = 64 * 2**20
+# What the columns of a table take besides their rows.
+_COLUMNS_BYTES = 2_000
 
 
 def snapshot_key(id: SnapshotId) -> str:
@@ -95,7 +97,7 @@ class Assets:
         )
         self._chunks: ByteCache[BytesLike] = ByteCache(limits.chunks, len)
         self._written: ByteCache[bytes] = ByteCache(_WRITTEN_BYTES, len)
-        self._tables: ByteCache[RefTable] = ByteCache(_TABLE_BYTES, lambda table: table.nbytes)
+        self._tables: ByteCache[Mapping[NodeId, RefTable]] = ByteCache(_TABLE_BYTES, _size_of)
         self._repo: HeldRepo | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -144,13 +146,14 @@ class Assets:
         """Remember an immutable object that was just written: it is likely read next."""
         self._written.get(key, lambda: data)
 
-    def keep_table(self, id: ManifestId, node: NodeId, table: RefTable) -> None:
-        """Remember an array's references in a manifest that was just written: they may merge."""
-        self._tables.get((id, node), lambda: table)
+    def keep_tables(self, id: ManifestId, tables: Mapping[NodeId, RefTable]) -> None:
+        """Remember the references of a manifest that was just written: they may merge."""
+        self._tables.get(id, lambda: tables)
 
     def held_table(self, id: ManifestId, node: NodeId) -> RefTable | None:
         """An array's references in a manifest, if they are in memory as they were written."""
-        return self._tables.peek((id, node))
+        tables = self._tables.peek(id)
+        return None if tables is None else tables.get(node)
 
     def forget(self, snapshot: SnapshotId, manifests: Iterable[ManifestId]) -> None:
         """Let go of what a newer snapshot has taken the place of; it can be fetched again."""
@@ -159,6 +162,7 @@ class Assets:
             self._written.drop(key)
         for id in manifests:
             self._manifests.drop(id)
+            self._tables.drop(id)
             self._written.drop(manifest_key(id))
 
     def backup(self, name: str) -> RepoInfo | None:
@@ -210,6 +214,10 @@ class Assets:
 
     def _fetch_chunk(self, chunk: NativeChunk, start: int, end: int) -> BytesLike:
         return _complete(self.storage.get_buffer(*_part(chunk, start, end)), chunk, start, end)
+
+
+def _size_of(tables: Mapping[NodeId, RefTable]) -> int:
+    return sum(table.nbytes + _COLUMNS_BYTES for table in tables.values())
 
 
 def _part(chunk: NativeChunk, start: int, end: int) -> tuple[str, Span]:

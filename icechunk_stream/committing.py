@@ -228,8 +228,7 @@ class Committer:
         assert new.data is not None
         self._put(manifest_key(new.file.id), new.data)
         self.shelf.keep(new)
-        for part in new.parts:
-            self.assets.keep_table(new.file.id, part.node, part.table)
+        self.assets.keep_tables(new.file.id, {part.node: part.table for part in new.parts})
 
     def _publish(
         self, tip: Tip, move: Move, swap: Swap, prepared: LostRace | None

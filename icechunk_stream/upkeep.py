@@ -106,9 +106,9 @@ class Upkeep:
         for new in new_manifests(parts, rules, self._assets.storage, Shelf()):
             assert new.data is not None
             self._assets.storage.put(manifest_key(new.file.id), new.data)
+            self._assets.keep_tables(new.file.id, {part.node: part.table for part in new.parts})
             for part in new.parts:
                 merged = Merged(sources[id(part)], new.file, part.box(), monotonic())
-                self._assets.keep_table(new.file.id, part.node, part.table)
                 self._keep(part.node, merged)
 
     def _keep(self, node: NodeId, merged: Merged) -> None:

@@ -22,6 +22,7 @@ from icechunk_stream.testing.http_faults import (
     LandLate,
     Reply,
     StallBody,
+    TruncateBody,
 )
 from icechunk_stream.testing.http_proxy import HttpProxy
 from icechunk_stream.testing.storage_contract import create, fetch, keys, update
@@ -169,6 +170,7 @@ TRANSIENT = [
     CutBody(5, reset=True),
     StallBody(0),
     StallBody(5),
+    StallBody(-1),
     Reply(500),
     Reply(503, SERVER_BUSY),
     Reply(429),
@@ -185,6 +187,16 @@ def test_a_read_is_tried_again(
     assert storage.get("chunks/A") == TEN
     assert storage.get("chunks/A", Span(2, 9)) == b"2345678"
     assert len(hourglass.pauses) == 2
+
+
+@pytest.mark.parametrize("at", [0, 3, -1])
+def test_a_range_that_is_too_short_is_fetched_again(
+    storage: ObjectStoreStorage, proxy: HttpProxy, at: int
+) -> None:
+    storage.put("chunks/A", TEN)
+    proxy.disturb(TruncateBody(at), method="GET", times=2)
+    assert storage.get("chunks/A", Span(2, 9)) == b"2345678"
+    assert len(proxy.requests_of("GET")) == 3
 
 
 @pytest.mark.parametrize("fault", [CutBody(-1), Reply(503, SERVER_BUSY), DropAnswer()], ids=str)
