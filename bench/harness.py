@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import platform
+import random
 import resource
 import statistics
 import subprocess
@@ -92,16 +93,20 @@ class Report:
     notes: list[str] = field(default_factory=list)
 
     def run(self, case: Case) -> None:
-        """Warm both sides up, then let them take turns."""
+        """Warm both sides up, then let them take turns, in an order that varies.
+
+        Whoever comes second finds other memory and other caches.
+        """
         units = {_timed(case.ours)[1], _timed(case.peer)[1]}
         if len(units) != 1:
             raise ValueError(f"{case.name}: the sides went through {units} {case.unit}")
         ours: list[float] = []
         peer: list[float] = []
+        sides, shuffled = [(ours, case.ours), (peer, case.peer)], random.Random(0)
         for number in range(2 if self.quick else case.rounds):
             say(f"{case.name}: round {number + 1}")
-            ours.append(_timed(case.ours)[0])
-            peer.append(_timed(case.peer)[0])
+            for seconds, side in shuffled.sample(sides, 2):
+                seconds.append(_timed(side)[0])
         self.measured.append(Measured(case, units.pop(), ours, peer))
         say(_row(self.measured[-1]))
 
