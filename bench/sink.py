@@ -17,7 +17,16 @@ import xarray as xr
 from bench.harness import Report, say
 from bench.observations import NAMES, VALUE_BYTES, Shape, read_batches, write_batches
 from bench.sessions import CORES, SETTINGS, spark_session
-from bench.sink_peers import ForkAndMerge, XarrayAppend, by_hand, by_index
+from bench.sink_peers import (
+    ForkAndMerge,
+    XarrayAppend,
+    by_hand,
+    by_index,
+    put_by_hand,
+    put_by_xarray,
+    shuffle,
+    take,
+)
 from bench.sink_places import LATENCY_MS, Places, far_places
 from bench.sink_sides import Side, Turns, ratio, table
 from icechunk_stream.spark import icechunk_sink
@@ -31,16 +40,20 @@ if TYPE_CHECKING:
 
 AUTO, EXECUTORS = "ours, auto", "ours, executors"
 XARRAY, BY_HAND = "(a) pandas and xarray", "(a) with a pivot by hand"
-FORKS, PARQUET = "(b) forks in executors", "(c) Parquet"
+FORKS, FORKS_BY_HAND = "(b) forks and xarray", "(b) with a pivot by hand"
+PARQUET = "(c) Parquet"
+TAKEN, SHUFFLED = "Spark alone, to the driver", "Spark alone, to Python by chunk"
 _SPEC = 2
 _MIB = 2**20
 _IDLE_CPU = 0.1
 PEER = (
     "(a) `toPandas` with Arrow, `set_index(...).to_xarray()` or a pivot in numpy, and icechunk's"
     " `to_icechunk(append_dim='time')`; (b) rows repartitioned by chunk into as many tasks as"
-    " cores, each of which writes its chunks with zarr through a fork of one icechunk session, and"
+    " cores, each of which writes its chunks through a fork of one icechunk session, by"
+    " `set_index(...).to_xarray()` and `to_icechunk(region=...)` or a pivot in numpy and zarr, and"
     " a merge of the forks (arrays grow in the same commit, after one aggregation for the last"
-    " time); (c) `df.write.mode('append').parquet`, snappy. icechunk with its default settings,"
+    " time); (c) `df.write.mode('append').parquet`, snappy. Spark alone stores nothing: `toArrow`,"
+    " and a shuffle by chunk into `mapInArrow`. icechunk with its default settings,"
     " all repositories of spec v2 with zarr's default zstd; nothing waits for a disk (ours has"
     f" durability='os'). One query on `local[{CORES}]` gives each micro-batch, read from files of"
     " Parquet by every side anew, to all sides in turn, in another order each batch; the first"
@@ -59,7 +72,7 @@ class Plan:
     targets: Mapping[tuple[str, str], float]
 
 
-_ALL = (AUTO, EXECUTORS, XARRAY, BY_HAND, FORKS, PARQUET)
+_ALL = (AUTO, EXECUTORS, XARRAY, BY_HAND, FORKS, FORKS_BY_HAND, PARQUET, TAKEN, SHUFFLED)
 _TARGETS = {
     (AUTO, XARRAY): 2,
     (AUTO, FORKS): 4,
@@ -98,8 +111,13 @@ def make_side(name: str, places: Places, shape: Shape, checkpoint: Path) -> Side
             write = _ours(place.ours, shape, checkpoint, "executors")
         case "(c) Parquet":
             write = partial(_append_parquet, place.folder)
-        case "(b) forks in executors":
-            write = ForkAndMerge(place.icechunk, shape)
+        case "Spark alone, to the driver":
+            write = take
+        case "Spark alone, to Python by chunk":
+            write = partial(shuffle, shape=shape)
+        case "(b) forks and xarray" | "(b) with a pivot by hand":
+            put = put_by_xarray if name == FORKS else put_by_hand
+            write = ForkAndMerge(place.icechunk, shape, put)
         case _:
             write = XarrayAppend(place.icechunk, shape, by_hand if name == BY_HAND else by_index)
     return Side(name, place, write)
@@ -147,7 +165,8 @@ def run(plan: Plan, places: Places, folder: Path) -> list[Side]:
 def check(sides: list[Side], plan: Plan) -> None:
     """All repositories hold the same last batch."""
     last = slice(plan.batches * plan.shape.steps, None)
-    found = [_read(side).isel(time=last).load() for side in sides if side.name != PARQUET]
+    arrays = [side for side in sides if side.name not in {PARQUET, TAKEN, SHUFFLED}]
+    found = [_read(side).isel(time=last).load() for side in arrays]
     for each in found[1:]:
         xr.testing.assert_equal(found[0], each)
     assert found[0].sizes["time"] == plan.shape.steps

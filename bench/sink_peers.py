@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import icechunk
 import numpy as np
@@ -80,8 +80,9 @@ class XarrayAppend:
 class ForkAndMerge:
     """Rows shuffled by chunk; each task writes its chunks through a fork of the session."""
 
-    def __init__(self, storage: Any, shape: Shape) -> None:
+    def __init__(self, storage: Any, shape: Shape, put: PutBlock) -> None:
         self._shape = shape
+        self._put = put
         self._repository = icechunk.Repository.create(storage, spec_version=_SPEC)
         session = self._repository.writable_session("main")
         _make_arrays(session.store, shape)
@@ -90,7 +91,7 @@ class ForkAndMerge:
     def __call__(self, df: DataFrame, batch: int) -> None:
         session = self._repository.writable_session("main")
         _grow(session.store, _index_of_last(df) + 1, self._shape.stations)
-        work = _ForkWriter(session.fork(), self._shape)
+        work = _ForkWriter(session.fork(), self._shape, self._put)
         rows = df.repartition(CORES, _block(self._shape))
         done = rows.mapInArrow(work, "fork binary").collect()
         session.merge(*(pickle.loads(row.fork) for row in done))
@@ -145,31 +146,53 @@ def _block(shape: Shape) -> Column:
     return row * across + sql.floor(sql.col("station") / stations)
 
 
+def put_by_xarray(fork: Any, block: Block) -> None:
+    """By the usual calls: a pivot, and a write into a region."""
+    dataset = by_index(block.rows.to_pandas()).drop_vars(["time", "station"])
+    (_, (times, stations)) = _region(block.times, block.stations)
+    to_icechunk(dataset, fork, region={"time": times, "station": stations})
+
+
+def put_by_hand(fork: Any, block: Block) -> None:
+    """By positions, which are computed once for all variables."""
+    at, place = _region(block.times, block.stations)
+    for name in NAMES:
+        grid = np.full([s.stop - s.start for s in place], np.nan, np.float32)
+        grid[at] = block.rows[name].to_numpy()
+        zarr.open_array(fork.store, path=name, mode="r+")[place] = grid
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The rows of one chunk, and their places."""
+
+    rows: pa.Table
+    times: Any
+    stations: Any
+
+
+PutBlock: TypeAlias = "Callable[[Any, Block], None]"
+
+
 @dataclass(frozen=True, slots=True)
 class _ForkWriter:
     """The work of one task: it gives back the fork with what it wrote."""
 
     fork: Any
     shape: Shape
+    put: PutBlock
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = pa.Table.from_batches(list(batches)) if (batches := list(batches)) else None
-        if rows is not None:
-            self._write(rows)
+        if batches := list(batches):
+            self._write(pa.Table.from_batches(batches))
             yield pa.RecordBatch.from_pydict({"fork": [pickle.dumps(self.fork)]})
 
     def _write(self, rows: pa.Table) -> None:
         micros = rows["time"].cast(pa.int64()).to_numpy()
         times = (micros - _START_MICROS) // _STEP_MICROS
         stations = rows["station"].to_numpy().astype(np.int64)
-        values = {name: rows[name].to_numpy() for name in NAMES}
-        arrays = {name: zarr.open_array(self.fork.store, path=name, mode="r+") for name in NAMES}
         for chosen in self._by_block(times, stations):
-            at, place = _region(times[chosen], stations[chosen])
-            for name, array in arrays.items():
-                grid = np.full([s.stop - s.start for s in place], np.nan, np.float32)
-                grid[at] = values[name][chosen]
-                array[place] = grid
+            self.put(self.fork, Block(rows.take(chosen), times[chosen], stations[chosen]))
 
     def _by_block(self, times: Any, stations: Any) -> list[Any]:
         """The rows of each chunk."""
@@ -186,3 +209,20 @@ def _region(times: Any, stations: Any) -> tuple[Any, tuple[slice, slice]]:
     first, west = times.min(), stations.min()
     region = slice(first, times.max() + 1), slice(west, stations.max() + 1)
     return (times - first, stations - west), region
+
+
+# -- Spark alone ----------------------------------------------------------------------------------
+
+
+def take(df: DataFrame, _: int) -> None:
+    """All rows to the driver, which stores none."""
+    df.toArrow()
+
+
+def shuffle(df: DataFrame, _: int, shape: Shape) -> None:
+    """All rows to Python workers, those of a chunk to one task, which stores none."""
+    df.repartition(CORES, _block(shape)).mapInArrow(_count, "rows long").toArrow()
+
+
+def _count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield pa.RecordBatch.from_pydict({"rows": [sum(map(len, batches))]})
