@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Durability = Literal["os", "fsync"]
 PEER = (
-    f"a `foreachBatch` that does nothing. {ROWS:,} rows a batch, {STEPS} new times of {STATIONS}"
+    f"a `foreachBatch` that names the rows and does nothing with them. {ROWS:,} rows a batch, {STEPS} new times of {STATIONS}"
     f" stations (an `append` dimension; times are `regular` or `append` too), 3 variables of"
     f" float32, chunks of {STEPS_PER_CHUNK} x {STATIONS}, local disk. One query on"
     f" `local[{CORES}]` (`rate-micro-batch`, trigger of 0 seconds) gives its batches to one side"
@@ -91,7 +91,7 @@ class Turns:
 
 
 def sides_in(folder: Path) -> Iterator[Side]:
-    yield Side(NO_OP, lambda _df, _batch, _number: None)
+    yield Side(NO_OP, lambda df, _batch, number: rows_of(df, number))
     for times, durability, spec in product(("regular", "append"), get_args(Durability), (1, 2)):
         name = f"{times} times, {durability}, v{spec}"
         sink = icechunk_sink(

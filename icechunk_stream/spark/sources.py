@@ -137,8 +137,8 @@ class BatchRows:
 
 def _first(chosen: DataFrame, count: int) -> DataFrame:
     """Up to so many rows of each partition; a limit of all of them would move them into one."""
-    number = sql.monotonically_increasing_id().bitwiseAND(sql.lit(_ROW_BITS))
-    return chosen.where(number < count)
+    # In Spark's words: each function of its Python is some calls to the JVM.
+    return chosen.where(f"(monotonically_increasing_id() & {_ROW_BITS}) < {count}")
 
 
 def _unless_refused(chosen: DataFrame) -> pa.Table | None:
@@ -160,6 +160,8 @@ def _chosen(df: DataFrame, layout: Rows) -> DataFrame:
             " or name others in the layout with column=..."
         )
         raise InvalidInputError(message)
+    if list(layout.columns) == df.columns and layout.deletes is None:
+        return df
     chosen = [sql.col(quoted(name)) for name in layout.columns]
     if layout.deletes is not None:
         # Where the predicate is unknown (null), the row deletes nothing.
