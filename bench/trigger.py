@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 Durability = Literal["os", "fsync"]
 PEER = (
-    f"a `foreachBatch` that names the rows and does nothing with them. {ROWS:,} rows a batch, {STEPS} new times of {STATIONS}"
+    f"a `foreachBatch` that names the rows and does nothing with them. {ROWS:,} rows a batch,"
+    f" {STEPS} new times of {STATIONS}"
     f" stations (an `append` dimension; times are `regular` or `append` too), 3 variables of"
     f" float32, chunks of {STEPS_PER_CHUNK} x {STATIONS}, local disk. One query on"
     f" `local[{CORES}]` (`rate-micro-batch`, trigger of 0 seconds) gives its batches to one side"
