@@ -30,7 +30,7 @@ pytestmark = [
 
 EXAMPLES = settings.get_profile(settings.get_current_profile_name()).max_examples
 IS_SOAK = EXAMPLES >= 2_000
-RUNS, STEPS = (500, 100) if IS_SOAK else (30, 30)
+RUNS, STEPS = (500, 100) if IS_SOAK else (20, 30)
 LEGACY_RUNS = 100 if IS_SOAK else 8
 
 # Steps, and how often each is drawn.

@@ -103,7 +103,7 @@ def put(store: Any, key: str, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("spec_version", SPEC_VERSIONS)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_fifty_commits_in_turn_are_read_alike(spec_version: int, seed: int, tmp_path: Path) -> None:
     location = tmp_path / "repository"
     hierarchy = Hierarchy(seed)
