@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,7 +26,8 @@ PEER_TEXT = (
     " lays them out, since that takes seconds). Default: all references of an array in one"
     " manifest, few commits where these take seconds. Ours has its default configuration, which"
     " the repository does not speak of. A batch of either side sets 100 virtual references by"
-    " `set_virtual_refs_arr` and the array's new shape by `set`; sides take turns, a commit each"
+    " `set_virtual_refs_arr` and the array's new shape by `set`; sides take turns, a commit"
+    " each, in another order each round"
 )
 # About where writing many manifests costs as much as rewriting a large one.
 SPLITS = {
@@ -94,8 +96,9 @@ def measured(folder: Path, spec: int, refs: int, splits: tuple[int, ...], commit
         for split in splits:
             before = half_full(refs, split, commits)
             sides[str(split)] = copies.make(Layout(PEER.module, split), before)
+        shuffled = random.Random(0)
         for number in range(commits + _WARM_UP):
-            for side in sides.values():
+            for side in shuffled.sample(list(sides.values()), len(sides)):
                 side.append()
             if number % 10 == 0:
                 say(f"v{spec}, {refs:,} refs: commit {number} of each side")
