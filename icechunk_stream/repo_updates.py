@@ -28,7 +28,6 @@ from icechunk_stream.storage.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Future
 
     from icechunk_stream.assets import Assets, HeldRepo
     from icechunk_stream.config import RepositoryConfig
@@ -78,8 +77,8 @@ class RepoSwap:
 
     held: HeldRepo
     backup: str
-    new: RepoInfo
-    packed: _Packed
+    moment: int
+    made: _Made
 
     @classmethod
     def of(
@@ -95,8 +94,8 @@ class RepoSwap:
         backup = backup_name()
         moment = max(now_micros(), change.state.log().newest + 1, at_least)
         state = logged(change.state, Update(change.kind, moment), backup, rules.page_size)
-        new = build_repo_info(state, REPO_KEY)
-        return cls(held, backup, new, _Packed.begin(storage, new, rules.level))
+        made = _Made(partial(_make, state, rules.level), storage, len(held.info.root.buffer))
+        return cls(held, backup, moment, made)
 
     def copy_backup(self, storage: Storage) -> Written | LostRace:
         """Keep the version that is being replaced; it has to be there before ``send``."""
@@ -104,14 +103,14 @@ class RepoSwap:
 
     def send(self, assets: Assets) -> HeldRepo | LostRace:
         """The newest version, which holds this change, unless another one was quicker."""
-        data = self.packed.data()
+        new, data = self.made.get()
         try:
             outcome = assets.storage.put_if(REPO_KEY, data, self.held.version)
         except CommitStateUnknownError as unknown:
             return self._look_again(assets, unknown)
         match outcome:
             case Written(version):
-                return assets.hold_repo(version, self.new)
+                return assets.hold_repo(version, new)
             case LostRace():
                 return outcome
 
@@ -134,7 +133,7 @@ class RepoSwap:
             if self.backup in {before, *(update.backup for update in updates)}:
                 return True
             # Damaged logs have pages without entries, and pages that follow themselves.
-            if not updates or updates[-1].updated_at < self.new.log().newest:
+            if not updates or updates[-1].updated_at < self.moment:
                 return False
             if before is None or before in seen:
                 return False
@@ -145,24 +144,30 @@ class RepoSwap:
             page = earlier
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Packed:
-    """An object that is compressed while others are written, unless it is small."""
+def _make(state: RepoState, level: int) -> tuple[RepoInfo, bytes]:
+    """What the object of a state says, and the object as it is stored."""
+    info = build_repo_info(state, REPO_KEY)
+    return info, seal_repo_info(info, level)
 
-    pack: Callable[[], bytes]
-    pending: Future[bytes] | None
 
-    @classmethod
-    def begin(cls, storage: Storage, info: RepoInfo, level: int) -> Self:
-        pack = partial(seal_repo_info, info, level)
-        light = len(info.root.buffer) < _LIGHT
-        return cls(pack, None if light else storage.executor.submit(pack))
+class _Made:
+    """An object that is made while others are written, unless all of that takes no time."""
 
-    def data(self) -> bytes:
-        # A worker of the pool must not wait for one that is yet to begin.
-        if self.pending is None or self.pending.cancel():
-            return self.pack()
-        return self.pending.result()
+    def __init__(
+        self, make: Callable[[], tuple[RepoInfo, bytes]], storage: Storage, size: int
+    ) -> None:
+        self._make = make
+        is_light = storage.writes_to_memory and size < _LIGHT
+        self._pending = None if is_light else storage.executor.submit(make)
+        self._made = make() if is_light else None
+
+    def get(self) -> tuple[RepoInfo, bytes]:
+        pending = self._pending
+        if self._made is None and pending is not None:
+            # A worker of the pool must not wait for one that is yet to begin.
+            self._made = self._make() if pending.cancel() else pending.result()
+        assert self._made is not None
+        return self._made
 
 
 def update_repo(
