@@ -1,4 +1,4 @@
-"""Values kept in memory, bounded by the bytes they hold."""
+"""Values kept in memory, bounded by the bytes they hold; the newest one always stays."""
 
 from __future__ import annotations
 
@@ -78,11 +78,12 @@ class ByteCache(Generic[V]):
         size = self._size_of(value)
         with self._lock:
             self._loading.pop(key, None)
-            if size > self.capacity:
+            if not self.capacity:
                 return
             self._values[key] = value
             self.held += size
-            while self.held > self.capacity:
+            # What is larger than the cache is in use all the same: the next one takes its place.
+            while self.held > self.capacity and len(self._values) > 1:
                 _, oldest = self._values.popitem(last=False)
                 self.held -= self._size_of(oldest)
 

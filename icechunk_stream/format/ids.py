@@ -133,9 +133,9 @@ class NodeId(_Id):
     size: ClassVar[int] = NODE_ID_SIZE
 
 
-def find_row(ids: npt.NDArray[np.void], id: SnapshotId | ManifestId) -> int | None:
+def find_row(ids: npt.NDArray[np.void], id: SnapshotId | ManifestId | NodeId) -> int | None:
     """The row of an id among sorted ones."""
-    row = int(np.searchsorted(ids.view("S12"), np.bytes_(id.raw)))
+    row = int(np.searchsorted(ids.view(f"S{ids.itemsize}"), np.bytes_(id.raw)))
     return row if row < len(ids) and ids[row].tobytes() == id.raw else None
 
 

@@ -14,11 +14,13 @@ from icechunk_stream.format.chunk_refs import RefColumns
 from icechunk_stream.format.columns import table_groups
 from icechunk_stream.format.flat import OFFSET_SIZE, FlatBuffer, Table
 from icechunk_stream.format.header import FileType, open_envelope
-from icechunk_stream.format.ids import ID8, OBJECT_ID_SIZE, ManifestId, NodeId
+from icechunk_stream.format.ids import ID8, OBJECT_ID_SIZE, ManifestId, NodeId, find_row
 from icechunk_stream.format.refs_decode import decode_refs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import numpy.typing as npt
 
 MAX_DICTIONARY = 2**20
 # Arrays cost more than references: a manifest of many arrays has few references for each.
@@ -109,13 +111,16 @@ class Arrays(Mapping[NodeId, RefColumns]):
             raise buffer.error(f"it holds more than {MAX_ARRAYS} arrays")
         self._buffer = buffer
         self._dictionary = dictionary
-        self._places, self.counts = _places(buffer, at)
+        self._nodes, self._refs_at, self.counts = _places(buffer, at)
         self._decoded: dict[NodeId, RefColumns] = {}
 
     def __getitem__(self, node: NodeId) -> RefColumns:
         columns = self._decoded.get(node)
         if columns is None:
-            at = self._places[node]
+            row = find_row(self._nodes, node)
+            if row is None:
+                raise KeyError(node)
+            at = int(self._refs_at[row])
             # Each thread counts what it visits; what is shared between arrays counts for all.
             buffer = self._buffer.apart(again=False)
             columns = decode_refs(buffer, at, self._dictionary)
@@ -123,15 +128,20 @@ class Arrays(Mapping[NodeId, RefColumns]):
             self._decoded[node] = columns
         return columns
 
+    def __contains__(self, node: object) -> bool:
+        return isinstance(node, NodeId) and find_row(self._nodes, node) is not None
+
     def __iter__(self) -> Iterator[NodeId]:
-        return iter(self._places)
+        return (NodeId(node.tobytes()) for node in self._nodes)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._nodes)
 
 
-def _places(buffer: FlatBuffer, arrays_at: int) -> tuple[dict[NodeId, int], int]:
-    """Where the references of each array are, and how many there are of all."""
+def _places(
+    buffer: FlatBuffer, arrays_at: int
+) -> tuple[npt.NDArray[np.void], npt.NDArray[np.intp], int]:
+    """The nodes of arrays, where the references of each are, and how many there are of all."""
     count = buffer.vector(arrays_at, OFFSET_SIZE)[1]
     nodes = np.zeros(count, ID8)
     refs_at = np.zeros(count, np.intp)
@@ -146,5 +156,4 @@ def _places(buffer: FlatBuffer, arrays_at: int) -> tuple[dict[NodeId, int], int]
     numbers = nodes.view(">u8")
     if (numbers[1:] <= numbers[:-1]).any():
         raise buffer.error("its arrays are not in ascending order of their node ids")
-    ids = (NodeId(node.tobytes()) for node in nodes)
-    return dict(zip(ids, refs_at.tolist(), strict=True)), refs
+    return nodes, refs_at, refs
