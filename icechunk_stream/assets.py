@@ -90,8 +90,12 @@ class Assets:
     def __init__(self, storage: Storage, limits: CacheLimits) -> None:
         self.storage = storage
         self.limits = limits
-        self._snapshots: ByteCache[Snapshot] = ByteCache(limits.snapshots, lambda s: s.nbytes)
-        self._manifests: ByteCache[Manifest] = ByteCache(limits.manifests, lambda m: m.nbytes)
+        self._snapshots: ByteCache[Snapshot] = ByteCache(
+            limits.snapshots, lambda snapshot: snapshot.nbytes, keeps_newest=True
+        )
+        self._manifests: ByteCache[Manifest] = ByteCache(
+            limits.manifests, lambda manifest: manifest.nbytes, keeps_newest=True
+        )
         self._logs: ByteCache[TransactionLog] = ByteCache(
             limits.transaction_logs, lambda log: log.nbytes
         )

@@ -1,4 +1,4 @@
-"""Values kept in memory, bounded by the bytes they hold; the newest one always stays."""
+"""Values kept in memory, bounded by the bytes they hold."""
 
 from __future__ import annotations
 
@@ -16,12 +16,19 @@ V = TypeVar("V")
 
 
 class ByteCache(Generic[V]):
-    """The values used last; each is loaded once however many threads ask for it together."""
+    """The values used last; each is loaded once however many threads ask for it together.
 
-    def __init__(self, capacity: int, size_of: Callable[[V], int]) -> None:
+    With ``keeps_newest`` the value loaded last stays, even if it is larger than the cache: what
+    takes long to load is asked for many times in a row. Without room nothing stays.
+    """
+
+    def __init__(
+        self, capacity: int, size_of: Callable[[V], int], *, keeps_newest: bool = False
+    ) -> None:
         self.capacity = capacity
         self.held = 0
         self._size_of = size_of
+        self._fewest = 1 if keeps_newest and capacity else 0
         self._values: OrderedDict[Hashable, V] = OrderedDict()
         self._loading: dict[Hashable, Future[V]] = {}
         self._lock = threading.Lock()
@@ -78,12 +85,11 @@ class ByteCache(Generic[V]):
         size = self._size_of(value)
         with self._lock:
             self._loading.pop(key, None)
-            if not self.capacity:
+            if size > self.capacity and not self._fewest:
                 return
             self._values[key] = value
             self.held += size
-            # What is larger than the cache is in use all the same: the next one takes its place.
-            while self.held > self.capacity and len(self._values) > 1:
+            while self.held > self.capacity and len(self._values) > self._fewest:
                 _, oldest = self._values.popitem(last=False)
                 self.held -= self._size_of(oldest)
 

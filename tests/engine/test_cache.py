@@ -14,13 +14,23 @@ def counting(loads: list[str], value: bytes) -> Callable[[], bytes]:
 
 
 def test_a_value_larger_than_the_cache_is_kept_until_the_next_one() -> None:
-    cache: ByteCache[bytes] = ByteCache(4, len)
+    cache: ByteCache[bytes] = ByteCache(4, len, keeps_newest=True)
     loads: list[str] = []
     for _ in range(3):
         assert cache.get("large", counting(loads, b"too large")) == b"too large"
     assert loads == ["too large"]
     assert cache.get("small", counting(loads, b"tiny")) == b"tiny"
     assert (cache.peek("large"), cache.peek("small"), cache.held) == (None, b"tiny", 4)
+
+
+def test_where_the_newest_is_not_kept_a_value_larger_than_the_cache_is_loaded_again() -> None:
+    cache: ByteCache[bytes] = ByteCache(4, len)
+    loads: list[str] = []
+    cache.get("small", counting(loads, b"tiny"))
+    for _ in range(2):
+        cache.get("large", counting(loads, b"too large"))
+    assert loads == ["tiny", "too large", "too large"]
+    assert (cache.peek("small"), cache.held) == (b"tiny", 4)
 
 
 def test_the_value_used_longest_ago_goes_first() -> None:
@@ -34,7 +44,7 @@ def test_the_value_used_longest_ago_goes_first() -> None:
 
 
 def test_a_cache_without_room_keeps_nothing() -> None:
-    cache: ByteCache[bytes] = ByteCache(0, len)
+    cache: ByteCache[bytes] = ByteCache(0, len, keeps_newest=True)
     loads: list[str] = []
     for _ in range(2):
         cache.get("a", counting(loads, b"x"))
