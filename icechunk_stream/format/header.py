@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -77,23 +76,7 @@ def seal_envelope(
     """Header and packed payload, as they are stored."""
     kind = bytes((spec_version, file_type, _ZSTD))
     header = MAGIC + WRITER.ljust(_WRITER_END - len(MAGIC)) + kind
-    return b"".join((header, _compressors.of(level).compress(payload)))
-
-
-class _Compressors(threading.local):
-    """Compressors of one thread: a new one takes longer than what a small object needs of it."""
-
-    def __init__(self) -> None:
-        self._by_level: dict[int, zstandard.ZstdCompressor] = {}
-
-    def of(self, level: int) -> zstandard.ZstdCompressor:
-        found = self._by_level.get(level)
-        if found is None:
-            found = self._by_level[level] = zstandard.ZstdCompressor(level=level)
-        return found
-
-
-_compressors = _Compressors()
+    return header + zstandard.ZstdCompressor(level=level).compress(payload)
 
 
 def _unpack(packed: memoryview, key: str) -> memoryview:
