@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 REPO_KEY = "repo"
 CONFIG_KEY = "config.yaml"
 
-# The reference counts nodes, references and changes; these make bytes of them.
+# The reference counts nodes, references and changes; these make bytes of them, as they take here.
 _NODE_BYTES = 500
-_REF_BYTES = 48
+_REF_BYTES = 96
 _CHANGE_BYTES = 32
 # Objects of the last commits, which the next one reads again, and their references as columns.
 _WRITTEN_BYTES = 64 * 2**20
