@@ -48,7 +48,6 @@ S3_PEER = (
 FULL_READ_TARGET = 1.0
 RANDOM_READ_TARGET = 0.67
 AT_ONCE = 64
-_WARM_BYTES = 2**30
 
 
 def opened(library: ModuleType, place: Place) -> Any:
@@ -70,18 +69,12 @@ def full_read(library: ModuleType, place: Place) -> Side:
     """From opening the repository to the whole array in memory, without dask."""
 
     def run(watch: Stopwatch) -> int:
-        warm_memory()
         with watch:
             store = opened(library, place)
             values = xr.open_zarr(store, consolidated=False, chunks=None)["t"].load()
         return int(values.nbytes / 2**20)
 
     return run
-
-
-def warm_memory() -> None:
-    """Have the pages for the array at hand: a virtual machine may take long for fresh ones."""
-    np.ones(_WARM_BYTES, dtype=np.uint8)
 
 
 def full_case(place: Place, rounds: int, *, packed: bool) -> Case:

@@ -48,7 +48,7 @@ LATER_TARGET, GROWTH_TARGET = 1.15, 1.0
 NO_OP = "no-op"
 _WARM_UP = 3
 _EARLY = slice(200, 300)
-_LATE = slice(1_900, 2_000)
+_LATE, _LATE_COUNT = 2_000, 100
 _SAMPLED = 100
 # Until then arenas of malloc and threads are still being made.
 _SETTLED = 1_000
@@ -184,7 +184,9 @@ def stream_table(batches: int) -> Iterator[str]:
     for times, spec in product(("regular", "append"), (1, 2)):
         say(f"{batches:,} batches, {times} times, v{spec}")
         found = in_fresh_process(__file__, [times, str(spec), str(batches)])
-        early, late = (1000 * statistics.median(found["seconds"][part]) for part in (_EARLY, _LATE))
+        seconds = found["seconds"]
+        parts = seconds[_EARLY], seconds[:_LATE][-_LATE_COUNT:]
+        early, late = (1000 * statistics.median(part) for part in parts)
         memory = found["memory"]
         cells = (
             f"{times} times, v{spec}",

@@ -159,12 +159,15 @@ class Assets:
         tables = self._tables.peek(id)
         return None if tables is None else tables.get(node)
 
-    def forget(self, snapshot: SnapshotId, manifests: Iterable[ManifestId]) -> None:
+    def forget_snapshot(self, id: SnapshotId) -> None:
         """Let go of what a newer snapshot has taken the place of; it can be fetched again."""
-        self._snapshots.drop(snapshot)
-        for key in (snapshot_key(snapshot), transaction_log_key(snapshot)):
+        self._snapshots.drop(id)
+        for key in (snapshot_key(id), transaction_log_key(id)):
             self._written.drop(key)
-        for id in manifests:
+
+    def forget_manifests(self, ids: Iterable[ManifestId]) -> None:
+        """Let go of manifests that newer ones have taken the place of."""
+        for id in ids:
             self._manifests.drop(id)
             self._tables.drop(id)
             self._written.drop(manifest_key(id))

@@ -146,7 +146,7 @@ class Committer:
     def _forget(self, base: SnapshotReader, move: Move) -> None:
         """The next session begins with the new snapshot: long streams need not keep all of them."""
         if not isinstance(move, Detach):
-            self.assets.forget(base.snapshot.id, ())
+            self.assets.forget_snapshot(base.snapshot.id)
 
     @property
     def is_in_doubt(self) -> bool:

@@ -65,14 +65,14 @@ class Known:
 
 
 def forget_replaced(before: SnapshotReader, after: SnapshotReader, group: str) -> None:
-    """Let caches go of a snapshot, and of those manifests of a group, that a commit replaced."""
+    """Let caches go of the manifests of a group that a commit replaced."""
     newer = {node.path: node for node in children(after.nodes, group)}
     gone: set[bytes] = set()
     for node in children(before.nodes, group):
         now = newer.get(node.path)
         if isinstance(node, ArrayNode) and isinstance(now, ArrayNode):
             gone |= _ids(node) - _ids(now) if _changed(node, now) else set()
-    before.assets.forget(before.snapshot.id, map(ManifestId, gone))
+    before.assets.forget_manifests(map(ManifestId, gone))
 
 
 def _changed(before: ArrayNode, after: ArrayNode) -> bool:
