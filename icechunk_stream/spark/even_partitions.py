@@ -13,10 +13,14 @@ _SEED = 42
 _MASK = 2**32 - 1
 
 
-def in_turn(number: Column, count: int) -> Column:
-    """What to repartition by into ``count`` partitions: few things would lie unevenly otherwise."""
-    keys = sql.array(*map(sql.lit, _keys(count)))
-    return sql.element_at(keys, (sql.pmod(number, sql.lit(count)) + 1).cast("int"))
+def in_turn(number: str, count: int) -> Column:
+    """What to repartition by into ``count`` partitions: few things would lie unevenly otherwise.
+
+    ``number`` is the column with their numbers.
+    """
+    keys = ", ".join(map(str, _keys(count)))
+    # In Spark's words: each function of its Python is some calls to the JVM.
+    return sql.expr(f"element_at(array({keys}), cast(pmod({number}, {count}) + 1 as int))")
 
 
 def _keys(count: int) -> list[int]:

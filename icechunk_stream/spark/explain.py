@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pyspark.sql.functions as sql
 
 from icechunk_stream.errors import InvalidInputError
-from icechunk_stream.spark.sources import BatchRows, BatchSizes
+from icechunk_stream.spark.batch_sizes import BatchSizes
+from icechunk_stream.spark.sources import BatchRows
 from icechunk_stream.spark.tasks import PlacedInTasks
 from icechunk_stream.stream.coverage import CELL, PLAN, ROWS, UNIT, set_column
 from icechunk_stream.stream.explaining import explain, units_in_memory

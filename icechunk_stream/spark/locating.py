@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int64]
 
 _LABEL = "#label"
-# Labels of a fixed axis that go to the executors without a look at the batch.
-_FEW_LABELS = 100_000
+# Labels of a fixed axis that go to executors without a look at the batch.
+FEW_LABELS = 100_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +93,7 @@ def _all_labels(axis: Axis, schema: pa.Schema) -> pa.Table | None:
     """The labels of a fixed axis and their indices, where the rows may have all of them."""
     kind = schema.field(axis.column).type
     is_exact = pa.types.is_integer(kind) or pa.types.is_string(kind)
-    if not isinstance(axis.dimension, Fixed) or axis.size > _FEW_LABELS or not is_exact:
+    if not isinstance(axis.dimension, Fixed) or axis.size > FEW_LABELS or not is_exact:
         return None
     indices = np.arange(axis.size)
     try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from icechunk_stream.errors import InvalidInputError
+from icechunk_stream.spark.batch_sizes import BatchSizes
 from icechunk_stream.spark.carried import packed
 from icechunk_stream.spark.checkpoints import reader_of
 from icechunk_stream.spark.explain import explain_rows
@@ -17,7 +18,7 @@ from icechunk_stream.spark.quarantine import (
     check_delta,
     store_bad_rows,
 )
-from icechunk_stream.spark.sources import BatchRows, BatchSizes, WriteMode, drain
+from icechunk_stream.spark.sources import BatchRows, WriteMode, drain
 from icechunk_stream.spark.validate import validate
 from icechunk_stream.stream.batch import Batches, StreamSettings
 from icechunk_stream.stream.identity import read_offsets, read_query_id

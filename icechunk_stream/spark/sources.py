@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import pyspark.sql.functions as sql
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DateType,
-    FloatType,
-    IntegerType,
-    ShortType,
-    StringType,
-)
 
 from icechunk_stream.errors import InvalidInputError, StreamError
 from icechunk_stream.spark.stages import stage
 from icechunk_stream.spark.task_work import quoted
-from icechunk_stream.spark.tasks import SMALLER_BATCHES, RowsInTasks
+from icechunk_stream.spark.tasks import RowsInTasks
+from icechunk_stream.spark.unit_jobs import SMALLER_BATCHES
 from icechunk_stream.stream.row_source import RowsInMemory
 from icechunk_stream.stream.targets import DELETE
 
@@ -30,47 +20,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from icechunk_stream.spark.batch_sizes import BatchSizes
     from icechunk_stream.stream.axes import Axis
     from icechunk_stream.stream.layout import Rows
     from icechunk_stream.stream.row_source import PlacedSource, RowSource
 
 WriteMode: TypeAlias = Literal["auto", "driver", "executors"]
-# What the driver takes of a batch when it may choose.
-DRIVER_BYTES = 32 * 2**20
-_WIDTHS = {BooleanType: 1, ByteType: 1, ShortType: 2, IntegerType: 4, FloatType: 4, DateType: 4}
-_OTHER_WIDTH = 8
-_LONG = (StringType, BinaryType)
 # Where Spark puts the number of a row within its partition.
 _ROW_BITS = (1 << 33) - 1
 _TOO_LARGE = "spark.driver.maxResultSize"
-
-
-@dataclass(slots=True)
-class BatchSizes:
-    """What the batches before tell of the next one."""
-
-    row_bytes: float | None = None
-    rows: int | None = None
-
-    @property
-    def are_small(self) -> bool | None:
-        """Whether the driver takes the next one as it is; None where nothing is known."""
-        if self.rows is None or self.row_bytes is None:
-            return None
-        return self.rows * self.row_bytes <= DRIVER_BYTES
-
-    def learn(self, table: pa.Table) -> None:
-        self.rows = len(table)
-        if len(table):
-            self.row_bytes = max(table.nbytes / len(table), 1)
-
-    def measure(self, chosen: DataFrame) -> None:
-        """Count rows, and about how large one is in memory; this reads all of them."""
-        kinds = {field.name: field.dataType for field in chosen.schema.fields}
-        long = [sql.octet_length(quoted(name)) for name in kinds if isinstance(kinds[name], _LONG)]
-        count, *lengths = chosen.agg(sql.count(sql.lit(1)), *map(sql.avg, long)).collect()[0]
-        fixed = sum(_WIDTHS.get(type(kind), _OTHER_WIDTH) for kind in kinds.values())
-        self.rows, self.row_bytes = count, fixed + sum(float(mean or 0) for mean in lengths)
 
 
 class BatchRows:
@@ -112,7 +70,7 @@ class BatchRows:
     def _in_tasks(self, chosen: DataFrame) -> RowsInTasks:
         if self._mode == "driver":
             raise StreamError(f"the batch is larger than {_TOO_LARGE} allows: {SMALLER_BATCHES}")
-        return RowsInTasks(chosen)
+        return RowsInTasks(chosen, self._sizes)
 
     def _to_driver(self, chosen: DataFrame) -> pa.Table | None:
         """The rows in the driver; None where there are too many for it."""
@@ -127,9 +85,9 @@ class BatchRows:
         """What is there is counted only where no batch before tells how much it may be."""
         if self._sizes.are_small is None:
             self._sizes.measure(chosen)
-        if not self._sizes.are_small or self._sizes.row_bytes is None:
+        most = self._sizes.most_rows
+        if not self._sizes.are_small or most is None:
             return None
-        most = int(DRIVER_BYTES // self._sizes.row_bytes)
         # Spark compiles a plan anew for another number, and this one seldom changes.
         table = _unless_refused(_first(chosen, 1 << most.bit_length()))
         return None if table is None or len(table) > most else table

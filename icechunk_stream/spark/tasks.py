@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyspark.sql.functions as sql
-from pyspark.errors import PythonException
 
+from icechunk_stream.spark.arrow_batches import counted_rows
+from icechunk_stream.spark.batch_sizes import BatchSizes
 from icechunk_stream.spark.carried import carried
-from icechunk_stream.spark.even_partitions import in_turn
-from icechunk_stream.spark.locating import Located, locate
-from icechunk_stream.spark.parcels import MOST_UNITS, PARCEL_DDL, in_parcels, unpacked
+from icechunk_stream.spark.locating import FEW_LABELS, Located, locate
+from icechunk_stream.spark.parcels import MOST_UNITS, Parcels
 from icechunk_stream.spark.stages import stage
-from icechunk_stream.spark.task_work import REPORT_DDL, UnitWriter, quoted
-from icechunk_stream.stream.placement import label_column
-from icechunk_stream.stream.rejected import bad_rows_of
+from icechunk_stream.spark.task_work import RowPlacer, UnitWriter, quoted
+from icechunk_stream.spark.unit_jobs import Reports, gathered, write_units
+from icechunk_stream.stream.dimensions import Fixed, Regular
 from icechunk_stream.stream.row_source import Rejected, WrittenChunks
 from icechunk_stream.stream.targets import DELETE, UNIT, index_column
 
@@ -31,36 +31,94 @@ if TYPE_CHECKING:
     from icechunk_stream.stream.row_source import ChunkPlace
     from icechunk_stream.stream.targets import Plan
 
-SMALLER_BATCHES = (
-    "keep batches below 32 MiB or so: lower maxOffsetsPerTrigger (Kafka), maxFilesPerTrigger or"
-    " maxBytesPerTrigger of the source"
-)
-_IF_TASKS_CANNOT = (
-    "Tasks of executors make chunks of a batch that is too large for the driver. Where they have no"
-    f" way to the storage, give write_mode='driver', and {SMALLER_BATCHES}"
-)
+# There is no array of so many cells.
+_MAX_CELLS = 2**63
+# Indices below this travel with 32 bits.
+_MAX_SHORT = 2**31
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class RowsInTasks:
-    """Rows of a DataFrame, which must give the same labels each time that it is run.
+    """Rows of a DataFrame.
 
-    It runs twice, once for the labels; rows whose labels were not there then fail the batch.
+    Where their labels have to be read first, it runs twice, and must give the same ones each time:
+    rows whose labels were not there then fail the batch.
     """
 
     df: DataFrame
+    sizes: BatchSizes = field(default_factory=BatchSizes)
 
-    @cached_property
+    @property
     def schema(self) -> pa.Schema:
-        return self.df.limit(0).toArrow().schema
+        return self.sizes.schema(self.df)
 
     @property
     def is_empty(self) -> bool:
         return bool(self.df.isEmpty())
 
-    def place(self, axes: Sequence[Axis]) -> PlacedInTasks:
+    def place(self, axes: Sequence[Axis]) -> PlacedInTasks | PlacedByTasks:
+        if self._can_be_placed_by_tasks(axes):
+            return PlacedByTasks(self.df, tuple(axes), self.schema, self.sizes)
         with stage(self.df, "place labels"):
-            return PlacedInTasks(locate(self.df, axes, self.schema), self.schema)
+            located = locate(self.df, axes, self.schema)
+        return PlacedInTasks(located, self.schema, self.sizes)
+
+    def _can_be_placed_by_tasks(self, axes: Sequence[Axis]) -> bool:
+        """Units have to be few, which the batch before tells, and labels such as tasks know."""
+        units = self.sizes.units
+        if units is None or units > MOST_UNITS or not all(map(_is_known, axes)):
+            return False
+        return math.prod(axis.size for axis in map(_longest, axes)) < _MAX_CELLS
+
+
+def _is_known(axis: Axis) -> bool:
+    """Whether a task can tell the index of a label without any other rows."""
+    match axis.dimension:
+        case Regular():
+            return True
+        case Fixed():
+            return axis.size <= FEW_LABELS
+        case _:
+            return False
+
+
+def _longest(axis: Axis) -> Axis:
+    """As long as a batch may make it."""
+    if isinstance(axis.dimension, Regular):
+        return axis.resized(axis.size + axis.max_growth)
+    return axis
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedByTasks:
+    """Rows whose places the tasks find that read them: their DataFrame runs once."""
+
+    df: DataFrame
+    known: tuple[Axis, ...]
+    schema: pa.Schema
+    sizes: BatchSizes
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return tuple(map(_longest, self.known))
+
+    @property
+    def rejected(self) -> Rejected:
+        return Rejected()
+
+    def write(self, plans: Sequence[Plan], chunks: ChunkPlace) -> WrittenChunks:
+        with stage(self.df, "write chunks"):
+            reports = [
+                self._written(plan, chunks, tells=not number) for number, plan in enumerate(plans)
+            ]
+        return _remembered(gathered(reports, self.known, self.schema), self.sizes)
+
+    def _written(self, plan: Plan, chunks: ChunkPlace, *, tells: bool) -> Reports:
+        parcels = Parcels(_row_schema(plan, self.schema))
+        placer = RowPlacer(self.known, replace(plan, base=None), parcels, tells)
+        rows = self.df.mapInArrow(carried(placer), parcels.ddl)
+        with counted_rows(self.df):
+            return write_units(rows, UnitWriter(plan, chunks, parcels), self.sizes.units or 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +127,7 @@ class PlacedInTasks:
 
     located: Located
     schema: pa.Schema
+    sizes: BatchSizes
 
     @property
     def df(self) -> DataFrame:
@@ -84,54 +143,22 @@ class PlacedInTasks:
 
     def write(self, plans: Sequence[Plan], chunks: ChunkPlace) -> WrittenChunks:
         with stage(self.df, "write chunks"):
-            found = [self._written(plan, chunks) for plan in plans]
-        rejected = Rejected()
-        for each in found:
-            rejected = rejected.joined(each.rejected)
-        return WrittenChunks(
-            refs=tuple(refs for each in found for refs in each.refs),
-            received=max((each.received for each in found), default=0),
-            written=max((each.written for each in found), default=0),
-            duplicates=max((each.duplicates for each in found), default=0),
-            rejected=rejected,
-        )
+            reports = [self._written(plan, chunks) for plan in plans]
+        return _remembered(gathered(reports, self.axes, self.schema), self.sizes)
 
-    def _written(self, plan: Plan, chunks: ChunkPlace) -> WrittenChunks:
-        axes = tuple(axis for axis in self.axes if axis.name in plan.dims)
-        wanted = [*plan.columns, DELETE] if DELETE in self.df.columns else plan.columns
-        rows = self.df.select(*map(quoted, wanted), unit_number(plan).alias(UNIT))
+    def _written(self, plan: Plan, chunks: ChunkPlace) -> Reports:
+        parcels = Parcels(_row_schema(plan, self.schema))
+        rows = self.df.select(*map(quoted, parcels.schema.names), unit_number(plan).alias(UNIT))
         units = self._units_at_most(plan)
-        are_parcels = units <= MOST_UNITS
-        if are_parcels:
-            rows = rows.mapInArrow(carried(in_parcels), PARCEL_DDL)
-        # Rows of one unit come to one task, side by side.
-        count = min(units, _shuffle_partitions(self.df))
-        turn = in_turn(sql.col(quoted(UNIT)), count)
-        by_unit = rows.repartition(count, turn).sortWithinPartitions(quoted(UNIT))
-        work = UnitWriter(plan, chunks, are_parcels)
-        try:
-            reports = by_unit.mapInArrow(carried(work), REPORT_DDL).toArrow()
-        except PythonException as error:
-            error.add_note(_IF_TASKS_CANNOT)
-            raise
-        return WrittenChunks(
-            refs=tuple(unpacked(data.as_py()) for data in reports["refs"] if data.is_valid),
-            received=_total(reports["received"]),
-            written=_total(reports["written"]),
-            duplicates=_total(reports["duplicates"]),
-            rejected=self._rejected(reports, axes),
-        )
+        with counted_rows(rows):
+            if units > MOST_UNITS:
+                return write_units(rows, UnitWriter(plan, chunks, None), units)
+            rows = rows.mapInArrow(carried(parcels.of), parcels.ddl)
+            return write_units(rows, UnitWriter(plan, chunks, parcels), units)
 
     def _units_at_most(self, plan: Plan) -> int:
-        """More tasks than units would have nothing to do."""
         pairs = zip(plan.dims, plan.unit, strict=True)
         return max(math.prod(self.located.touched[name].units(size) for name, size in pairs), 1)
-
-    def _rejected(self, reports: pa.Table, axes: Sequence[Axis]) -> Rejected:
-        """The rows with values that cannot be stored; their labels are found by their indices."""
-        found = [unpacked(data.as_py()) for data in reports["rejected"] if data.is_valid]
-        tables = [_with_labels(pa.Table.from_batches([rows]), axes, self.schema) for rows in found]
-        return Rejected(bad_rows_of(tables), tuple(tables))
 
 
 def unit_number(plan: Plan) -> Column:
@@ -143,17 +170,16 @@ def unit_number(plan: Plan) -> Column:
     return number
 
 
-def _shuffle_partitions(df: DataFrame) -> int:
-    return int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+def _row_schema(plan: Plan, schema: pa.Schema) -> pa.Schema:
+    """The columns of rows on their way to the tasks that write them."""
+    short = max(plan.shape) < _MAX_SHORT
+    indices = dict.fromkeys(map(index_column, plan.dims), pa.int32() if short else pa.int64())
+    wanted = [*plan.columns, *({DELETE} & {*schema.names})]
+    return pa.schema([(name, indices.get(name) or schema.field(name).type) for name in wanted])
 
 
-def _with_labels(rows: pa.Table, axes: Sequence[Axis], schema: pa.Schema) -> pa.Table:
-    for axis in axes:
-        indices = rows.column(index_column(axis.name)).to_numpy()
-        labels = label_column(axis, indices).cast(schema.field(axis.column).type)
-        rows = rows.append_column(axis.column, labels)
-    return rows
-
-
-def _total(column: pa.ChunkedArray) -> int:
-    return int(sum(number.as_py() for number in column))
+def _remembered(written: WrittenChunks, sizes: BatchSizes) -> WrittenChunks:
+    """What was written; the next batch expects as many units."""
+    paths = pa.chunked_array([refs["path"] for refs in written.refs], pa.string())
+    sizes.learn_units(pc.max(pc.value_counts(paths).field("counts")).as_py() or 0)
+    return written

@@ -210,12 +210,14 @@ def _mask(flags: pa.Array) -> Flags:
 
 
 def _narrowed(found: Encoded, dtype: np.dtype[Any], fill: float | None) -> Encoded:
-    with np.errstate(over="ignore"):
-        values = found.values.astype(dtype)
-    outside = np.isinf(values) & np.isfinite(found.values)
-    if fill is not None:
-        values = np.where(np.isnan(values), dtype.type(fill), values)
-    return found.refused(outside, Unstorable.OUT_OF_RANGE).with_values(values)
+    if found.values.dtype != dtype:
+        with np.errstate(over="ignore"):
+            values = found.values.astype(dtype)
+        outside = np.isinf(values) & np.isfinite(found.values)
+        found = found.refused(outside, Unstorable.OUT_OF_RANGE).with_values(values)
+    if fill is None:
+        return found
+    return found.with_values(np.where(np.isnan(found.values), dtype.type(fill), found.values))
 
 
 def _whole(found: Encoded, dtype: np.dtype[Any], fill: float | None) -> Encoded:

@@ -103,7 +103,28 @@ def _integers(labels: pa.Array) -> Integers:
 
 
 def _place_counts(counts: Integers, factor: int, grid: _Grid) -> Placed:
-    """Place counts of ``factor`` units of the grid; those that no 64 bits hold are far outside."""
+    """Place counts of ``factor`` units of the grid."""
+    if grid.step > _MAX:
+        message = f"the step {grid.step} of the dimension does not fit into 64 bits"
+        raise LayoutError(f"{message}: cast the column to timestamps in microseconds")
+    low = grid.start - grid.tolerance
+    first = int(counts.min(initial=_MAX)) * factor
+    last = int(counts.max(initial=-_MAX)) * factor
+    if max(-(2**63), last - _MAX) <= low <= first and last <= _MAX:
+        return _place_above(counts * factor - low if factor > 1 else counts - low, grid)
+    return _place_anywhere(counts, factor, grid)
+
+
+def _place_above(labels: Integers, grid: _Grid) -> Placed:
+    """Place labels that are counted from the lowest one of cell 0, none of which is below it."""
+    steps = labels.view(np.uint64) // np.uint64(grid.step)
+    rest = labels - steps.view(np.int64) * grid.step
+    off_grid, beyond = rest > 2 * grid.tolerance, steps >= grid.limit
+    return Placed(steps.view(np.int64), _reasons(np.False_, beyond, off_grid))
+
+
+def _place_anywhere(counts: Integers, factor: int, grid: _Grid) -> Placed:
+    """Place counts; those that no 64 bits hold are far outside."""
     clipped = np.clip(counts, -(2**63 // factor), (_MAX - 1) // factor)
     placed = _place_integers(clipped * factor, grid)
     outside = np.flatnonzero(clipped != counts)
@@ -114,9 +135,6 @@ def _place_counts(counts: Integers, factor: int, grid: _Grid) -> Placed:
 
 def _place_integers(labels: Integers, grid: _Grid) -> Placed:
     """Whole steps above the lowest label of cell 0, as a difference of quotients: no overflow."""
-    if grid.step > _MAX:
-        message = f"the step {grid.step} of the dimension does not fit into 64 bits"
-        raise LayoutError(f"{message}: cast the column to timestamps in microseconds")
     low = grid.start - grid.tolerance
     high = low + grid.limit * grid.step
     whole, rest = divmod(low, grid.step)
@@ -152,8 +170,13 @@ def _precision(kind: pa.DataType) -> float:
     return float(np.finfo(kind.to_pandas_dtype()).eps)
 
 
-def _reasons(before: Flags, beyond: Flags, off_grid: Flags) -> NDArray[np.uint8]:
-    reasons = np.where(off_grid, np.uint8(Reason.OFF_GRID), np.uint8(Reason.FINE))
-    reasons[beyond] = Reason.BEYOND_GROWTH
-    reasons[before] = Reason.BEFORE_START
+def _reasons(before: Flags | np.bool_, beyond: Flags, off_grid: Flags) -> NDArray[np.uint8]:
+    reasons = np.zeros(len(off_grid), np.uint8)
+    for flags, reason in (
+        (off_grid, Reason.OFF_GRID),
+        (beyond, Reason.BEYOND_GROWTH),
+        (before, Reason.BEFORE_START),
+    ):
+        if flags.any():
+            reasons[flags] = reason
     return reasons

@@ -12,7 +12,7 @@ from icechunk_stream.stream.packs import PackWriter
 from icechunk_stream.stream.placed_rows import place_rows
 from icechunk_stream.stream.rejected import bad_rows_of
 from icechunk_stream.stream.tally import Tally
-from icechunk_stream.stream.write_chunks import sorted_by_unit, write_chunks
+from icechunk_stream.stream.write_chunks import write_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,9 +37,10 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class WrittenChunks:
-    """The references of stored chunks, and what became of the placed rows."""
+    """The references of stored chunks, what became of the rows, and the axes as they need them."""
 
     refs: tuple[Refs, ...]
+    axes: tuple[Axis, ...]
     received: int
     written: int
     duplicates: int
@@ -58,9 +59,9 @@ class ChunkPlace:
 
 
 class PlacedSource(Protocol):
-    """Rows that know their places, without those that have none.
+    """Rows on their way to their places, and those that are known to have none.
 
-    ``axes`` have grown by the labels of the rows.
+    ``axes`` have grown by the labels of the rows, or by as much as these may make them grow.
     """
 
     @property
@@ -130,10 +131,11 @@ class PlacedInMemory:
         refs: list[Refs] = []
         tallies = [Tally(plan) for plan in plans]
         for plan, tally in zip(plans, tallies, strict=True):
-            rows = sorted_by_unit(self.rows.table, plan)
-            refs += write_chunks(rows.to_batches(), plan, place.writer(), tally)
+            rows = self.rows.table.combine_chunks().to_batches()
+            refs += write_chunks(rows, plan, place.writer(), tally)
         return WrittenChunks(
             refs=tuple(refs),
+            axes=self.axes,
             received=len(self.rows.table),
             written=max((tally.rows for tally in tallies), default=0),
             duplicates=max((most_duplicates(tally) for tally in tallies), default=0),

@@ -1,4 +1,4 @@
-"""Rows of a batch as columns in stored form, and where their cells lie."""
+"""Rows of a batch as columns in stored form."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from icechunk_stream.errors import InvalidInputError
-from icechunk_stream.stream.targets import DELETE, index_column
+from icechunk_stream.stream.located import Located, locate
+from icechunk_stream.stream.targets import DELETE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,13 +20,9 @@ if TYPE_CHECKING:
     from icechunk_stream.stream.tally import Tally
     from icechunk_stream.stream.targets import Plan
 
-    Numbers = npt.NDArray[np.int64]
+    Numbers = npt.NDArray[Any]
     Mask = npt.NDArray[np.bool_]
     Values = npt.NDArray[Any]
-
-_MAX_NUMBER = 2**62
-# Numbers below this are sorted by radix, several times as fast.
-_RADIX = 2**16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,20 +32,8 @@ class Column:
     values: Values
     is_valid: Mask | None
 
-    def chosen(self, rows: slice | Mask) -> Column:
+    def chosen(self, rows: slice | Mask | Numbers) -> Column:
         return Column(self.values[rows], None if self.is_valid is None else self.is_valid[rows])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Located:
-    """Rows by unit: unit ``i`` has those from ``starts[i]`` to ``starts[i + 1]``.
-
-    ``cells`` are flat positions within a unit.
-    """
-
-    units: Numbers
-    starts: Numbers
-    cells: Numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,11 +46,12 @@ class StoredRows:
 
 
 def stored_rows(
-    batch: pa.RecordBatch, plan: Plan, empties: Sequence[object], tally: Tally
+    batch: pa.RecordBatch, plan: Plan, empties: Sequence[object], tally: Tally, capacity: int = 0
 ) -> StoredRows:
     """The rows in stored form; those that cannot be stored go to the tally.
 
-    Rows that clear their cells give each variable the one of ``empties`` that is its own.
+    Rows that clear their cells give each variable the one of ``empties`` that is its own. Rows of
+    up to ``capacity`` units stay in their order; else those of one unit come side by side.
     """
     _check_columns(batch.schema, plan)
     deleted = _deleted(batch)
@@ -83,80 +69,11 @@ def stored_rows(
         batch = batch.filter(pa.array(good))
         columns = [column.chosen(good) for column in columns]
     tally.rows += len(batch)
-    return StoredRows(tuple(columns), _orders(batch, plan), locate(batch, plan))
-
-
-def locate(batch: pa.RecordBatch, plan: Plan) -> Located:
-    """Where the cells of rows lie."""
-    cells = np.zeros(len(batch), np.int64)
-    is_start = np.zeros(len(batch), np.bool_)
-    is_start[:1] = True
-    along = []
-    for name, length, size in zip(plan.dims, plan.shape, plan.unit, strict=True):
-        indices = _indices(batch, name, length)
-        units = indices // size
-        cells *= size
-        cells += indices
-        cells -= units * size
-        is_start[1:] |= units[1:] != units[:-1]
-        along.append(units)
-    starts = np.flatnonzero(is_start)
-    units = np.stack([axis[starts] for axis in along], axis=1)
-    return Located(units, np.append(starts, len(batch)), cells)
-
-
-def sorted_by_unit(table: pa.Table, plan: Plan) -> pa.Table:
-    """The rows with those of one unit side by side, in their old order within it."""
-    numbers, count = _unit_numbers(table, plan)
-    if (numbers[1:] >= numbers[:-1]).all():
-        return table
-    return table.combine_chunks().take(pa.array(stable_order(numbers, count)))
-
-
-def stable_order(numbers: Numbers, count: int) -> Numbers:
-    """What sorts numbers from 0 up to ``count``: by radix, or as one key with the row."""
-    rows = len(numbers)
-    if count <= _RADIX:
-        return np.argsort(numbers.astype(np.uint16), kind="stable")
-    if count * rows >= _MAX_NUMBER:
-        return np.argsort(numbers, kind="stable")
-    keys = numbers.astype(np.int64) * rows + np.arange(rows)
-    keys.sort()
-    keys %= rows
-    return keys
-
-
-def _unit_numbers(table: pa.Table, plan: Plan) -> tuple[Numbers, int]:
-    """A number for the unit of each row, in the order of units, and one above all of them."""
-    numbers = np.zeros(len(table), np.int64)
-    count = 1
-    for name, length, size in zip(plan.dims, plan.shape, plan.unit, strict=True):
-        units = _indices(table, name, length) // size
-        first, last = int(units.min(initial=length)), int(units.max(initial=0))
-        extent = max(last - first + 1, 1)
-        if count * extent >= _MAX_NUMBER:
-            numbers = np.unique(numbers, return_inverse=True)[1]
-            count = len(table)
-        numbers = numbers * extent + (units - first)
-        count *= extent
-    return numbers, count
-
-
-def _indices(rows: pa.RecordBatch | pa.Table, dimension: str, length: int) -> Numbers:
-    name = index_column(dimension)
-    column = rows.column(name)
-    if column.null_count or not pa.types.is_int64(column.type):
-        message = f"the column {name!r} has {column.null_count} nulls and the type {column.type}"
-        raise InvalidInputError(f"{message}: place the rows first, and leave out bad ones")
-    indices: Numbers = column.to_numpy()
-    if len(indices) and not (indices.min() >= 0 and indices.max() < length):
-        row = int(np.flatnonzero((indices < 0) | (indices >= length))[0])
-        message = (
-            f"the row {row} has the index {indices[row]} along {dimension!r}, whose length is"
-            f" {length}: grow the dimension first, and leave out bad rows"
-        )
-        raise InvalidInputError(message)
-    return indices
+    located, orders = locate(batch, plan, capacity), _orders(batch, plan)
+    if located.order is not None:
+        columns = [column.chosen(located.order) for column in columns]
+        orders = None if orders is None else orders[located.order]
+    return StoredRows(tuple(columns), orders, located)
 
 
 def _check_columns(schema: pa.Schema, plan: Plan) -> None:

@@ -66,8 +66,9 @@ class Policies:
 class Plan:
     """How rows become chunks of arrays on one grid. Pickled to the tasks of a batch.
 
-    ``shape`` has the lengths of the dimensions after the batch, ``grows`` tells which of them later
-    batches may extend. ``base`` is a read-only session; None where no array holds anything yet.
+    ``shape`` has the lengths of the dimensions after the batch, or the most that they may come to;
+    ``grows`` tells which of them later batches may extend. ``base`` is a read-only session; None
+    where no array holds anything yet.
     """
 
     targets: tuple[ArrayTarget, ...]

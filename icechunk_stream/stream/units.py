@@ -66,11 +66,10 @@ class OpenUnits:
 
     def put(self, rows: StoredRows, first: int, last: int) -> None:
         """Take the rows of units ``first`` to ``last``, which are the last ones of these."""
-        located = rows.located
-        chosen = slice(int(located.starts[first]), int(located.starts[last]))
-        counts = np.diff(located.starts[first : last + 1])
-        numbers = np.arange(len(self._units) - len(counts), len(self._units))
-        cells = located.cells[chosen] + np.repeat(numbers * self._size, counts)
+        cells, starts = rows.located.cells, rows.located.starts
+        chosen = slice(None) if starts is None else slice(int(starts[first]), int(starts[last]))
+        shift = (len(self._units) - last) * self._size
+        cells = cells[chosen] + shift if shift else cells[chosen]
         orders = None if rows.orders is None else rows.orders[chosen]
         for block, column, target in zip(
             self.blocks, rows.columns, self._plan.targets, strict=True

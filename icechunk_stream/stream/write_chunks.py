@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from icechunk_stream.stream.base_units import BaseUnits
 from icechunk_stream.stream.refs_batch import RefRows
-from icechunk_stream.stream.rows import sorted_by_unit, stored_rows
+from icechunk_stream.stream.rows import stored_rows
 from icechunk_stream.stream.tally import Tally
 from icechunk_stream.stream.unit_codec import MAX_UNITS, empty_value, unit_codecs
 from icechunk_stream.stream.units import OpenUnits, open_bytes
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from icechunk_stream.stream.unit_codec import UnitCodec
     from icechunk_stream.stream.units import Encoded
 
-__all__ = ["sorted_by_unit", "write_chunks"]
-
 # Units that are open together take about so much memory, or are a single one.
 _OPEN_BYTES = 16 * 2**20
 # References that wait for their packs.
@@ -35,8 +33,9 @@ def write_chunks(
 ) -> Iterator[Refs]:
     """Store the units that rows touch, and give their references once they are durable.
 
-    Rows have the plan's columns, and those of one unit follow each other, as ``sorted_by_unit``
-    leaves them. Nothing is stored for good before the last reference was taken and committed.
+    Rows have the plan's columns, and those of one unit are in one batch, or at the end of one and
+    the beginning of the next. Nothing is stored for good before the last reference was taken and
+    committed.
 
     Raises:
         ConflictingRowsError: rows give different values to one cell, and no policy decides.
@@ -86,7 +85,9 @@ class _Work:
         yield from self._close()
 
     def _take(self, batch: pa.RecordBatch) -> Iterator[Encoded]:
-        rows = stored_rows(batch, self._plan, self._empties, self._tally)
+        # A unit that is open goes on with the first rows of the next batch.
+        capacity = self._capacity if self._open is None else 0
+        rows = stored_rows(batch, self._plan, self._empties, self._tally, capacity)
         units = rows.located.units
         first = 0
         if self._open is not None and len(units) and self._open.is_last(units[0]):

@@ -72,7 +72,7 @@ def write_rows(
     written = placed.write(plans, chunks)
     rejected = placed.rejected.joined(written.rejected)
     policy.check(rejected.bad)
-    _grow(session, destination, before.axes, placed.axes)
+    _grow(session, destination, before.axes, written.axes)
     changed = _set_refs(session, written.refs)
     counts = Counts(
         received=placed.rejected.bad.count + written.received,
@@ -81,7 +81,7 @@ def write_rows(
         duplicate=written.duplicates,
         bad=rejected.bad.count - rejected.bad.late,
     )
-    return WrittenRows(counts, changed, placed.axes, rejected.rows)
+    return WrittenRows(counts, changed, written.axes, rejected.rows)
 
 
 def make_plans(

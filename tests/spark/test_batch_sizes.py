@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from icechunk_stream.spark import Rows, fixed, regular, sources
-from icechunk_stream.spark.sources import BatchRows, BatchSizes
+from icechunk_stream.spark import Rows, batch_sizes, fixed, regular
+from icechunk_stream.spark.batch_sizes import BatchSizes
+from icechunk_stream.spark.sources import BatchRows
 from icechunk_stream.spark.tasks import RowsInTasks
 from icechunk_stream.stream.row_source import RowsInMemory
 
@@ -52,7 +53,7 @@ def take(df: DataFrame, sizes: BatchSizes) -> type:
 def test_a_first_batch_that_is_too_large_stays_where_it_is(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, taken: list[int], skewed: bool
 ) -> None:
-    monkeypatch.setattr(sources, "DRIVER_BYTES", ROW_BYTES * 1_000)
+    monkeypatch.setattr(batch_sizes, "DRIVER_BYTES", ROW_BYTES * 1_000)
     assert take(rows_of(spark, 1_001, skewed=skewed), BatchSizes()) is RowsInTasks
     assert taken == []
     assert take(rows_of(spark, 1_000, skewed=skewed), BatchSizes()) is RowsInMemory
@@ -62,7 +63,7 @@ def test_a_first_batch_that_is_too_large_stays_where_it_is(
 def test_a_batch_that_is_larger_than_those_before_comes_in_part_at_most(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, taken: list[int]
 ) -> None:
-    monkeypatch.setattr(sources, "DRIVER_BYTES", 64 * 1_000)
+    monkeypatch.setattr(batch_sizes, "DRIVER_BYTES", 64 * 1_000)
     sizes = BatchSizes()
     assert take(rows_of(spark, 10), sizes) is RowsInMemory
     assert take(rows_of(spark, 1_000_000, skewed=True), sizes) is RowsInTasks
@@ -73,7 +74,7 @@ def test_a_batch_that_is_larger_than_those_before_comes_in_part_at_most(
 def test_what_was_seen_of_batches_tells_of_the_next_one(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, taken: list[int]
 ) -> None:
-    monkeypatch.setattr(sources, "DRIVER_BYTES", 64 * 1_000)
+    monkeypatch.setattr(batch_sizes, "DRIVER_BYTES", 64 * 1_000)
     sizes = BatchSizes()
     kinds = []
     for count in (5, 5_000, 5_000, 5, 5):

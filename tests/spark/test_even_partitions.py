@@ -15,6 +15,6 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 20])
 def test_each_partition_gets_as_many_numbers_as_the_others(spark: SparkSession, count: int) -> None:
-    numbers = spark.range(count * 4).repartition(count, in_turn(sql.col("id"), count))
+    numbers = spark.range(count * 4).repartition(count, in_turn("id", count))
     found = numbers.groupBy(sql.spark_partition_id().alias("at")).count().collect()
     assert [row["count"] for row in found] == [4] * count

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from icechunk_stream.spark import sources
+from icechunk_stream.spark import batch_sizes
 from icechunk_stream.spark.stages import stage
 from tests.spark.limited_spark import DriverStorage, limit_spark
 from tests.spark.stream_folders import StreamFolder
@@ -67,11 +67,11 @@ def test_batches_that_the_driver_takes_need_nothing_of_what_is_missing(
 def test_a_batch_that_is_too_large_for_the_driver_is_refused_until_it_is_smaller(
     limited: SparkSession, stream: StreamFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "DRIVER_BYTES", 16 * 1_000)
+    monkeypatch.setattr(batch_sizes, "DRIVER_BYTES", 16 * 1_000)
     said = refusal(limited, stream, write_mode="auto")
     assert "maxOffsetsPerTrigger" in said
     assert stream.batches() == []
-    monkeypatch.setattr(sources, "DRIVER_BYTES", 16 * 2_000)
+    monkeypatch.setattr(batch_sizes, "DRIVER_BYTES", 16 * 2_000)
     run(limited, stream, write_mode="auto")
     stream.assert_every_row_once(1)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icechunk_stream import Repository, local_filesystem_storage
-from icechunk_stream.spark import Rows, fixed, icechunk_sink, regular, tasks
-from icechunk_stream.spark.parcels import from_parcels, in_parcels
+from icechunk_stream.spark import Rows, fixed, icechunk_sink, parcels, regular, tasks
+from icechunk_stream.spark.parcels import Parcels, unpacked
 from icechunk_stream.stream.layout import Dimension
 from icechunk_stream.stream.outcomes import Committed
 
@@ -23,43 +24,111 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-UNITS = st.lists(st.integers(-3, 4) | st.integers(2**40, 2**40 + 3) | st.none(), max_size=30)
+UNITS = st.lists(st.integers(0, 4) | st.integers(2**40, 2**40 + 3) | st.none(), max_size=30)
+KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "flag": (pa.bool_(), [True, False]),
+    "small": (pa.int8(), [-128, 0, 127]),
+    "long": (pa.int64(), [-(2**63), 7]),
+    "double": (pa.float64(), [0.5, -1e300]),
+    "decimal": (pa.decimal128(20, 3), [Decimal("0.125"), Decimal("-99999999999.5")]),
+    "day": (pa.date32(), [date(2024, 2, 29)]),
+    "time": (pa.timestamp("us", "UTC"), [datetime(2024, 1, 1, 6, 30, tzinfo=UTC)]),
+    "text": (pa.string(), ["", "a", "ü", "longer " * 9]),
+    "bytes": (pa.binary(), [b"", b"\0\xff"]),
+}
+SCHEMA = pa.schema([("id", pa.int32()), *((name, kind) for name, (kind, _) in KINDS.items())])
+PARCELS = Parcels(SCHEMA)
 
 
-def batch_of(units: list[int | None], first: int) -> pa.RecordBatch:
-    ids = range(first, first + len(units))
-    columns = {
-        "#unit": pa.array(units, pa.int64()),
-        "id": pa.array(ids, pa.uint32()),
-        "text": pa.array([None if id % 3 == 0 else str(id) for id in ids], pa.string()),
+def batch_of(units: list[int | None], first: int, columns: dict[str, list[Any]]) -> pa.RecordBatch:
+    ids = pa.array(range(first, first + len(units)), pa.int64())
+    arrays = [pa.array(columns[name], kind) for name, (kind, _) in KINDS.items()]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(units, pa.int64()), ids, *arrays], ["#unit", *SCHEMA.names]
+    )
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[pa.RecordBatch]:
+    found = []
+    for number in range(draw(st.integers(0, 3))):
+        units = draw(UNITS)
+        columns = {
+            name: [draw(st.sampled_from(values) | st.none()) for _ in units]
+            if draw(st.booleans())
+            else [values[at % len(values)] for at in range(len(units))]
+            for name, (_, values) in KINDS.items()
+        }
+        found.append(batch_of(units, 100 * number, columns))
+    return found
+
+
+def plain(count: int) -> dict[str, list[Any]]:
+    return {
+        name: [values[at % len(values)] for at in range(count)]
+        for name, (_, values) in KINDS.items()
     }
-    return pa.RecordBatch.from_pydict(columns)
 
 
-@given(st.lists(UNITS, max_size=4))
-def test_parcels_hold_all_rows_of_a_unit_and_of_no_other(given_units: list[Any]) -> None:
-    batches = [batch_of(units, 100 * number) for number, units in enumerate(given_units)]
-    parcels = list(in_parcels(batches))
-    wanted: Counter[tuple[Any, ...]] = Counter()
-    for batch in batches:
-        rows = batch.to_pylist()
-        wanted.update((row["#unit"] or 0, row["id"], row["text"]) for row in rows)
-    found: Counter[tuple[Any, ...]] = Counter()
-    for parcel in (each.slice(at, 1) for each in parcels for at in range(len(each))):
-        unit = parcel.column("#unit")[0].as_py()
-        for rows in from_parcels([parcel]):
-            assert rows.schema == batches[0].schema.remove(0)
-            found.update((unit, row["id"], row["text"]) for row in rows.to_pylist())
+@given(batches(), st.integers(0, 3), st.integers(1, 400))
+def test_parcels_hold_all_rows_of_a_unit_and_of_no_other(
+    given_batches: list[pa.RecordBatch], skipped: int, most: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parcels, "PARCEL_BYTES", most)
+        made = list(PARCELS.of(given_batches))
+    wanted: dict[tuple[Any, ...], list[Any]] = {}
+    for batch in given_batches:
+        for row in batch.to_pylist():
+            wanted.setdefault((row.pop("#unit") or 0,), []).append(row)
+    found: dict[tuple[Any, ...], list[Any]] = {}
+    for batch in made:
+        assert batch.column("#unit").to_pylist() == sorted(batch.column("#unit").to_pylist())
+        for at in range(len(batch)):
+            unit = batch.column("#unit")[at].as_py()
+            for rows in PARCELS.rows([batch.slice(at, 1)], []):
+                assert rows.schema == SCHEMA
+                rows.validate(full=True)
+                found.setdefault((unit,), []).extend(rows.to_pylist())
     assert found == wanted
+    # Parcels that come together, as Spark hands them over: some of one, and those of another task.
+    kept = [each.slice(min(skipped, len(each))) for each in made]
+    at_once = [row for rows in PARCELS.rows(kept, []) for row in rows.to_pylist()]
+    singly = [
+        row
+        for each in kept
+        for at in range(len(each))
+        for rows in PARCELS.rows([each.slice(at, 1)], [])
+        for row in rows.to_pylist()
+    ]
+    assert at_once == singly
 
 
-def test_parcels_of_some_rows_are_put_together_in_their_order() -> None:
-    parcels = list(in_parcels([batch_of([unit % 700 for unit in range(25_000)], 0)]))
-    rows = list(from_parcels(parcels))
-    assert len(rows) == 3
+def test_rows_without_a_place_travel_beside_the_others() -> None:
+    lost = pa.RecordBatch.from_pydict({"why": ["late", "unknown"], "number": [1, 2]})
+    (placed,) = PARCELS.of([batch_of([3, 1, 3], 0, plain(3))])
+    unplaced: list[bytes] = []
+    stray = PARCELS.without_place(lost)
+    mixed = pa.Table.from_batches([stray, placed]).combine_chunks().to_batches()
+    ids = [rows.column("id").to_pylist() for rows in PARCELS.rows(mixed, unplaced)]
+    assert ids == [[1, 0, 2]]
+    assert [unpacked(data) for data in unplaced] == [lost]
+    assert list(PARCELS.rows([stray], [])) == []
+
+
+def test_parcels_are_short_and_what_is_made_of_them_at_once_is_little() -> None:
+    count = 50_000
+    (made,) = PARCELS.of([batch_of([unit % 7 for unit in range(count)], 0, plain(count))])
+    sizes = [
+        sum(len(value.as_py()) for value in row) for row in zip(*made.columns[1:], strict=True)
+    ]
+    assert max(sizes) <= 1.1 * parcels.PARCEL_BYTES
+    rows = list(PARCELS.rows([made], []))
+    assert len(rows) > 1
+    assert max(each.nbytes for each in rows) < 3 * 2**20
     ids = np.concatenate([each.column("id").to_numpy() for each in rows])
-    assert (np.diff(ids.astype(np.int64) % 700) >= 0).all()
-    assert sorted(ids.tolist()) == list(range(25_000))
+    assert (np.diff(ids % 7) >= 0).all()
+    assert sorted(ids.tolist()) == list(range(count))
 
 
 @pytest.mark.parametrize("most", [0, 1_024])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +16,12 @@ import icechunk_stream as ic
 from icechunk_stream.errors import ConflictingRowsError, FormatError, InvalidInputError
 from icechunk_stream.format.ref_rows import DELETED
 from icechunk_stream.stream.encodings import Encoding, Unstorable
+from icechunk_stream.stream.located import locate
 from icechunk_stream.stream.packs import PackWriter
 from icechunk_stream.stream.refs_batch import REFS, ref_tables
 from icechunk_stream.stream.tally import Tally
 from icechunk_stream.stream.targets import ArrayTarget, Plan, Policies
-from icechunk_stream.stream.write_chunks import sorted_by_unit, write_chunks
+from icechunk_stream.stream.write_chunks import write_chunks
 from tests.stream.cells import plan_of, target_of
 
 DIMS = ("t", "y", "x")
@@ -53,7 +55,7 @@ def rows(cells: list[tuple[int, int]], **columns: Any) -> pa.Table:
 def write(
     repository: ic.Repository, plan: Plan, table: pa.Table, inline: int = 0
 ) -> dict[str, Any]:
-    batches = sorted_by_unit(table, plan).to_batches()
+    batches = table.combine_chunks().to_batches()
     return ref_tables(write_chunks(batches, plan, PackWriter(repository.storage, inline)))
 
 
@@ -339,7 +341,8 @@ def test_text_orders_no_duplicates(repository: ic.Repository) -> None:
 def test_a_unit_that_two_writers_wrote_is_refused(repository: ic.Repository) -> None:
     plan = plan_of(arrays(repository, "a"), ["a"], DIMS[:2])
     table = rows([(0, 0), (7, 5), (0, 1)], a=[1, 2, 3])
-    refs = list(write_chunks(table.to_batches(), plan, PackWriter(repository.storage)))
+    batches = table.to_batches(max_chunksize=1)
+    refs = list(write_chunks(batches, plan, PackWriter(repository.storage)))
     with pytest.raises(ic.InternalError, match=r"\(0, 0\) of /a was written twice"):
         ref_tables(refs)
 
@@ -402,17 +405,29 @@ def test_no_rows_give_no_references(repository: ic.Repository) -> None:
     assert ref_tables([pa.RecordBatch.from_pylist([], REFS)]) == {}
 
 
-@pytest.mark.parametrize("shape", [(8, 6), (2**40, 2**40, 2**40)])
-def test_sorting_puts_units_in_order_and_keeps_the_order_within(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("capacity", [0, 4, 64])
+@pytest.mark.parametrize("shape", [(8, 6), (70_000, 9), (2**40, 2**40, 2**40)])
+def test_rows_are_found_in_their_units_in_their_own_order_or_unit_by_unit(
+    shape: tuple[int, ...], capacity: int
+) -> None:
     rng = np.random.default_rng(5)
-    dims = DIMS[: len(shape)]
-    target = Unplaced(dims, shape, (1,) * len(shape)).target
+    dims, unit = DIMS[: len(shape)], (3, 2, 5)[: len(shape)]
+    target = Unplaced(dims, shape, unit).target
     plan = Plan((target,), shape, (False,) * len(shape))
-    columns = {f"#{dim}": rng.integers(0, n, 500) for dim, n in zip(dims, shape, strict=True)}
-    table = pa.table({**columns, "n": range(500)})
-    found = sorted_by_unit(table, plan).to_pydict()
-    keys = list(zip(*(columns[f"#{dim}"].tolist() for dim in dims), strict=True))
-    assert found["n"] == sorted(range(500), key=lambda row: keys[row])
+    at = np.stack([rng.integers(0, n, 500) for n in shape], axis=1)
+    columns = {f"#{dim}": at[:, axis] for axis, dim in enumerate(dims)}
+    found = locate(pa.table(columns).to_batches()[0], plan, capacity)
+    units = sorted({tuple(row) for row in (at // unit).tolist()})
+    assert [tuple(row) for row in found.units.tolist()] == units
+    order = np.arange(500) if found.order is None else found.order
+    rank = {each: number for number, each in enumerate(units)}
+    ranks = [rank[tuple(row)] for row in (at[order] // unit).tolist()]
+    within = np.ravel_multi_index(tuple((at[order] % unit).T), unit)
+    assert found.cells.tolist() == (np.array(ranks) * math.prod(unit) + within).tolist()
+    assert (found.starts is None) == (len(units) <= capacity)
+    if found.starts is not None:
+        assert np.diff(found.starts).tolist() == np.bincount(ranks).tolist()
+        assert order.tolist() == sorted(range(500), key=lambda row: tuple(at[row] // unit))
 
 
 @dataclass(frozen=True)
