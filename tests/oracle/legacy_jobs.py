@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
 import warnings
@@ -53,3 +54,5 @@ def main(question: str, answer: str) -> None:
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
+    # Under load the old library now and then aborts while its interpreter ends.
+    os._exit(0)

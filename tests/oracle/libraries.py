@@ -46,7 +46,9 @@ def legacy(job: str, *arguments: Any) -> Any:
         done = subprocess.run(
             [*command, question, answer], cwd=ROOT, check=False, capture_output=True, text=True
         )
-        assert done.returncode == 0, f"icechunk 1.1.21 failed: {done.stderr[-4000:]}"
+        assert done.returncode == 0, (
+            f"icechunk 1.1.21 ended with {done.returncode}: {done.stderr[-4000:]}"
+        )
         return pickle.loads(answer.read_bytes())
 
 
