@@ -23,7 +23,7 @@ servers: venv ## install what tests run against (object stores, Kafka, Delta) in
 	$(PYTHON) -m scripts.maven
 
 test: venv servers ## all tests of 20 minutes at most
-	$(PYTHON) -m pytest -n $(WORKERS) -m "not soak"
+	$(PYTHON) -m pytest -n $(WORKERS) -m "not soak" --durations=25
 
 test-3.11: venv ## the engine's tests on Python 3.11
 	$(LEGACY) -m pytest -n $(WORKERS) -m "not soak and not compat" --ignore tests/object_stores --ignore tests/spark

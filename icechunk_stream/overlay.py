@@ -9,6 +9,7 @@ import numpy as np
 
 from icechunk_stream.changes import Unchanged
 from icechunk_stream.format.boxes import inside
+from icechunk_stream.format.chunk_refs import kind_of
 from icechunk_stream.format.paths import is_child
 from icechunk_stream.format.ref_rows import DELETED, chosen_rows
 from icechunk_stream.format.ref_tables import RefTable
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from icechunk_stream.changes import ChangeSet
     from icechunk_stream.changes.runs import Run
-    from icechunk_stream.format.chunk_refs import ChunkPayload, RefColumns
+    from icechunk_stream.format.chunk_refs import ChunkPayload, RefColumns, RefKind
     from icechunk_stream.format.nodes import ArrayNode, Node
     from icechunk_stream.format.ref_view import RefView
     from icechunk_stream.reading import NodesByPath
@@ -90,6 +91,13 @@ class OverlayReader(SnapshotReader):
             if changed is not Unchanged.UNCHANGED:
                 return changed
         return self._base.payload(self._stored(node), index)
+
+    def kind(self, node: ArrayNode, index: Sequence[int]) -> RefKind | None:
+        changes = self._changes.chunks.get(node.id)
+        if changes is not None and changes.get(index) is not Unchanged.UNCHANGED:
+            payload = self.payload(node, index)
+            return None if payload is None else kind_of(payload)
+        return self._base.kind(self._stored(node), index) if node.has_chunk(index) else None
 
     def payload_is_near(self, node: ArrayNode, index: Sequence[int]) -> bool:
         changes = self._changes.chunks.get(node.id)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from icechunk_stream.assets import Assets
-    from icechunk_stream.format.chunk_refs import ChunkPayload, RefColumns
+    from icechunk_stream.format.chunk_refs import ChunkPayload, RefColumns, RefKind
     from icechunk_stream.format.manifest import Manifest
     from icechunk_stream.format.ref_view import RefView
     from icechunk_stream.format.snapshot import ManifestFile, Snapshot
@@ -85,6 +85,15 @@ class SnapshotReader:
             found = _find(self.columns(node, number), index)
             if found is not None:
                 return found
+        return None
+
+    def kind(self, node: ArrayNode, index: Sequence[int]) -> RefKind | None:
+        """Where the bytes of a chunk are; None where it was never written."""
+        for number in self._covering(node, index):
+            columns = self.columns(node, number)
+            row = columns.find(index)
+            if row is not None:
+                return columns.kind(row)
         return None
 
     def payload_is_near(self, node: ArrayNode, index: Sequence[int]) -> bool:

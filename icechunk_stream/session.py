@@ -15,7 +15,7 @@ from icechunk_stream.errors import (
     ReadOnlyError,
     SessionStateError,
 )
-from icechunk_stream.format.chunk_refs import InlineChunk, NativeChunk, RefKind, VirtualChunk
+from icechunk_stream.format.chunk_refs import RefKind
 from icechunk_stream.format.nodes import ArrayNode
 from icechunk_stream.in_thread import in_thread, iterate_in_thread
 from icechunk_stream.info import ChunkType, SessionMode
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from icechunk_stream.config import RepositoryConfig
     from icechunk_stream.conflicts import ConflictSolver
     from icechunk_stream.credentials import Authorization
-    from icechunk_stream.format.chunk_refs import ChunkPayload
     from icechunk_stream.format.ids import SnapshotId
     from icechunk_stream.format.nodes import Node
     from icechunk_stream.tips import Tip
@@ -175,7 +174,8 @@ class Session:
             message = f"invalid chunk coordinates {list(chunk_coordinates)}: they count from 0 up"
             raise InvalidInputError(message, ErrorKind.INVALID_CHUNK_INDEX)
         node = self._array(array_path)
-        return _chunk_type(self.reader.payload(node, tuple(chunk_coordinates)))
+        kind = self.reader.kind(node, tuple(chunk_coordinates))
+        return ChunkType.uninitialized if kind is None else ChunkType(int(kind))
 
     async def chunk_coordinates(
         self, array_path: str, batch_size: int = 1000
@@ -303,18 +303,6 @@ def _absolute(path: str) -> str:
         message = f"invalid path {path!r}: write it from the root, as in /group/array, without .."
         raise InvalidInputError(message, ErrorKind.INVALID_PATH)
     return normal
-
-
-def _chunk_type(payload: ChunkPayload | None) -> ChunkType:
-    match payload:
-        case None:
-            return ChunkType.uninitialized
-        case InlineChunk():
-            return ChunkType.inline
-        case NativeChunk():
-            return ChunkType.native
-        case VirtualChunk():
-            return ChunkType.virtual
 
 
 def _coordinates(

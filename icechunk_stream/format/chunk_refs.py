@@ -86,6 +86,17 @@ class VirtualChunk:
 ChunkPayload = InlineChunk | NativeChunk | VirtualChunk
 
 
+def kind_of(payload: ChunkPayload) -> RefKind:
+    """Where the bytes of a chunk are."""
+    match payload:
+        case InlineChunk():
+            return RefKind.INLINE
+        case NativeChunk():
+            return RefKind.NATIVE
+        case VirtualChunk():
+            return RefKind.VIRTUAL
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RefColumns:
     """References of one array; row ``i`` of every column belongs to the ``i``-th index.
@@ -129,15 +140,19 @@ class RefColumns:
         key = self.space.pack_one(index)
         if key is None:
             return None
-        row = int(np.searchsorted(self.keys, key))
+        row = int(self.keys.searchsorted(key))
         return row if row < len(self.keys) and self.keys[row] == key else None
+
+    def kind(self, row: int) -> RefKind:
+        """Where the bytes of one row are."""
+        if not self.lengths[row]:
+            raise self.source.error(f"the chunk {self._index(row)} has length 0")
+        return RefKind(int(self.kinds[row]))
 
     def payload(self, row: int) -> ChunkPayload:
         """What one row refers to."""
-        length = int(self.lengths[row])
-        if length == 0:
-            raise self.source.error(f"the chunk {self._index(row)} has length 0")
-        match RefKind(int(self.kinds[row])):
+        kind, length = self.kind(row), int(self.lengths[row])
+        match kind:
             case RefKind.INLINE:
                 return InlineChunk(self.inline(row))
             case RefKind.NATIVE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import islice
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from icechunk_stream.format.flat import FlatBuffer, Table
 
 MAX_NUM_CHUNKS = 2**32 - 1
+# Numbers of boxes that are kept as a list, too, which is quicker to search.
+_MOST_LISTED = 2**16
 DIMENSION_V1 = np.dtype([("array_length", "<u8"), ("chunk_length", "<u8")])
 INDEX_RANGE = np.dtype([("from", "<u4"), ("to", "<u4")])
 
@@ -61,6 +64,29 @@ class Dimension:
     num_chunks: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Parted:
+    """Boxes that lie apart along one axis, in its order: one of them at most holds an index."""
+
+    axis: int
+    starts: list[int]
+    numbers: list[int]
+    boxes: list[list[list[int]]]
+
+    @classmethod
+    def along_some_axis(cls, extents: npt.NDArray[np.uint32]) -> _Parted | None:
+        for axis in range(extents.shape[1]):
+            order = np.argsort(extents[:, axis, 0], kind="stable")
+            starts, ends = extents[order, axis].T
+            if (ends[:-1] <= starts[1:]).all():
+                return cls(axis, starts.tolist(), order.tolist(), extents[order].tolist())
+        return None
+
+    def covering(self, index: Sequence[int]) -> list[int]:
+        at = bisect_right(self.starts, index[self.axis]) - 1
+        return [self.numbers[at]] if at >= 0 and _is_inside(index, self.boxes[at]) else []
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ManifestRefs:
     """The manifests of an array, and the box of chunk indices that each one covers.
@@ -71,6 +97,8 @@ class ManifestRefs:
 
     ids: npt.NDArray[np.void]
     extents: npt.NDArray[np.uint32]
+    _parted: _Parted | None = field(default=None, init=False, repr=False)
+    _is_known: bool = field(default=False, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -81,13 +109,20 @@ class ManifestRefs:
     def covering(self, index: Sequence[int]) -> list[int]:
         """Numbers of the manifests whose boxes hold the index."""
         if len(self.ids) == 1:
-            box = self.extents[0].tolist()
-            inside = all(low <= at < high for at, (low, high) in zip(index, box, strict=True))
-            return [0] if inside else []
+            return [0] if _is_inside(index, self.extents[0].tolist()) else []
+        if not self._is_known and self.extents.size <= _MOST_LISTED:
+            object.__setattr__(self, "_parted", _Parted.along_some_axis(self.extents))
+            object.__setattr__(self, "_is_known", True)
+        if self._parted is not None:
+            return self._parted.covering(index)
         at = np.asarray(index, np.int64)
         hits = ((self.extents[:, :, 0] <= at) & (at < self.extents[:, :, 1])).all(axis=1)
         numbers: list[int] = np.flatnonzero(hits).tolist()
         return numbers
+
+
+def _is_inside(index: Sequence[int], box: list[list[int]]) -> bool:
+    return all(low <= at < high for at, (low, high) in zip(index, box, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

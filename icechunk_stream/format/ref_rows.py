@@ -14,6 +14,7 @@ from icechunk_stream.format.chunk_refs import (
     NativeChunk,
     RefKind,
     VirtualChunk,
+    kind_of,
 )
 from icechunk_stream.format.ids import ID12, ChunkId
 from icechunk_stream.format.ref_tables import RefTable
@@ -172,15 +173,7 @@ def _cast(column: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 
 def _kind(payload: ChunkPayload | None) -> int:
-    match payload:
-        case None:
-            return DELETED
-        case InlineChunk():
-            return RefKind.INLINE
-        case NativeChunk():
-            return RefKind.NATIVE
-        case VirtualChunk():
-            return RefKind.VIRTUAL
+    return DELETED if payload is None else kind_of(payload)
 
 
 def _offset(payload: ChunkPayload | None) -> int:

@@ -63,7 +63,8 @@ def test_a_commit_to_a_branch_that_is_being_deleted(
     """The branch is gone in the end; the commit came before, or is refused.
 
     The server lets a conditional PUT through beside a DELETE once in some hundred times. Then the
-    branch of spec v1 is there again, at the commit.
+    branch of spec v1 is there again, at the commit. As seldom it fails beside one, which the other
+    library passes on.
     """
     commits, deletes = pair if committer == OURS else pair[::-1]
     outcomes = []
@@ -81,7 +82,8 @@ def test_a_commit_to_a_branch_that_is_being_deleted(
         tip = tips(arena).get(branch)
         outcomes.append(committed)
         if is_failure(committed):
-            assert committed == GONE[arena.spec_version]
+            passed_on = [refused("object-store")] if committer == THEIRS else []
+            assert committed in [GONE[arena.spec_version], *passed_on]
             assert tip is None
         else:
             assert tip is None or (arena.spec_version, tip) == (1, committed)
