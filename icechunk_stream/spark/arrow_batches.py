@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
     from pyspark.sql.conf import RuntimeConfig
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 RECORDS = 4_096
 # As many as Spark itself allows a batch.
@@ -93,6 +93,11 @@ def _set(conf: RuntimeConfig, values: Mapping[str, str | None]) -> None:
 
 def row_width(schema: StructType) -> int | None:
     """Bytes of a row; None where some rows are longer than others."""
-    widths = [_WIDTHS.get(type(field.dataType)) for field in schema.fields]
+    widths = [width_of(field.dataType) for field in schema.fields]
     known = [width for width in widths if width is not None]
     return sum(known) if len(known) == len(widths) else None
+
+
+def width_of(kind: DataType) -> int | None:
+    """Bytes of a value; None where some values are longer than others."""
+    return _WIDTHS.get(type(kind))

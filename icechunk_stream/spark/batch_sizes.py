@@ -6,17 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyspark.sql.functions as sql
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DateType,
-    FloatType,
-    IntegerType,
-    ShortType,
-    StringType,
-)
+from pyspark.sql.types import BinaryType, StringType
 
+from icechunk_stream.spark.arrow_batches import width_of
 from icechunk_stream.spark.task_work import quoted
 
 if TYPE_CHECKING:
@@ -26,7 +18,7 @@ if TYPE_CHECKING:
 
 # What the driver takes of a batch when it may choose.
 DRIVER_BYTES = 32 * 2**20
-_WIDTHS = {BooleanType: 1, ByteType: 1, ShortType: 2, IntegerType: 4, FloatType: 4, DateType: 4}
+# Where a long value lies takes that much, and what is nested is guessed.
 _OTHER_WIDTH = 8
 _LONG = (StringType, BinaryType)
 
@@ -75,5 +67,5 @@ class BatchSizes:
         kinds = {field.name: field.dataType for field in chosen.schema.fields}
         long = [sql.octet_length(quoted(name)) for name in kinds if isinstance(kinds[name], _LONG)]
         count, *lengths = chosen.agg(sql.count(sql.lit(1)), *map(sql.avg, long)).collect()[0]
-        fixed = sum(_WIDTHS.get(type(kind), _OTHER_WIDTH) for kind in kinds.values())
+        fixed = sum(width_of(kind) or _OTHER_WIDTH for kind in kinds.values())
         self.rows, self.row_bytes = count, fixed + sum(float(mean or 0) for mean in lengths)
