@@ -37,15 +37,20 @@ _HEADER = (
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Which chunks are late: so many of a range, at random, or side by side where it is short."""
+    """Which chunks are late: so many of a range, at random or side by side."""
 
     name: str
     first: int
     last: int
+    in_a_row: bool = False
 
     def rows(self, seed: int) -> npt.NDArray[np.uint64]:
-        chosen = np.random.default_rng(seed).choice(self.last - self.first, CHUNKS, replace=False)
-        return np.sort(chosen).astype(np.uint64) + np.uint64(self.first)
+        random, count = np.random.default_rng(seed), self.last - self.first
+        if self.in_a_row:
+            chosen = random.integers(count - CHUNKS, endpoint=True) + np.arange(CHUNKS)
+        else:
+            chosen = np.sort(random.choice(count, CHUNKS, replace=False))
+        return chosen.astype(np.uint64) + np.uint64(self.first)
 
 
 def kinds(refs: int) -> list[Kind]:
@@ -53,7 +58,8 @@ def kinds(refs: int) -> list[Kind]:
     return [
         Kind("random ones of all", 0, refs),
         Kind("random ones of an old eighth", begin, begin + refs // 8),
-        Kind("old ones side by side", begin, begin + CHUNKS),
+        Kind("old ones side by side, the same", begin, begin + CHUNKS, in_a_row=True),
+        Kind("old ones side by side, others each time", 0, refs // 2, in_a_row=True),
     ]
 
 

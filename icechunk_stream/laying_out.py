@@ -137,9 +137,7 @@ def _job(change: Change, yard: Yard, known: _Known) -> _Job:
             lambda: tiered_plan(old.refs, old.sizes, run, grid, policy),
         )
         if tiers is not None:
-            return _Job(
-                change.node, grid, TieredParts(old, grid, run, state, tiers, policy.cell_refs)
-            )
+            return _Job(change.node, grid, TieredParts(old, grid, run, state, tiers, policy))
     cells = plan(old.refs, run, grid)
     return _Job(change.node, grid, CellParts(old, run, state, cells))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from icechunk_stream.format.ref_rows import DELETED, chosen_rows, joined
 from icechunk_stream.manifests.places import parted
 from icechunk_stream.manifests.rebuild import pieces, remaining
+from icechunk_stream.manifests.stretches import cut_around
 from icechunk_stream.packing import Part
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from icechunk_stream.changes.runs import Run
     from icechunk_stream.format.ref_tables import RefTable
+    from icechunk_stream.manifests.policy import Tiered
     from icechunk_stream.manifests.rebuild import Grid, Plan
     from icechunk_stream.manifests.tiered import Merge, NewTable, TieredPlan
     from icechunk_stream.old_manifests import OldManifests
@@ -62,7 +64,7 @@ class TieredParts:
     run: Run | None
     state: PartKey
     plan: TieredPlan
-    most: int
+    policy: Tiered
 
     @property
     def kept(self) -> npt.NDArray[np.intp]:
@@ -78,27 +80,35 @@ class TieredParts:
 
     def made(self) -> Iterator[Part]:
         for new in self.plan.new:
-            table = self._table(new)
             key = (*self.state, *_ids(self.old, new.sources), new.rows.tobytes())
-            for number, part in enumerate(self._parted(table)):
+            for number, part in enumerate(self._tables(new)):
                 yield Part((*key, number), self.old.node.id, part)
 
-    def _table(self, new: NewTable) -> RefTable | None:
-        """What stays of the old manifests, and the rows that are no deletions; None if nothing."""
-        found = [remaining(self.old.table(each), self.run, self.grid) for each in new.sources]
+    def _tables(self, new: NewTable) -> list[RefTable]:
+        """What stays of the old manifests, and the rows that are no deletions; as it is, or cut."""
+        stored = [self.old.table(each) for each in new.sources]
+        found = [remaining(table, self.run, self.grid) for table in stored]
+        replaced = sum(map(len, stored)) - sum(map(len, found))
         if self.run is not None and len(new.rows):
             rows = new.rows[self.run.table.kinds[new.rows] != DELETED]
             found.append(chosen_rows(self.run.table, rows))
         filled = [table for table in found if len(table)]
-        return joined(filled) if filled else None
-
-    def _parted(self, table: RefTable | None) -> list[RefTable]:
-        """A table as it is, or in parts where it would be much more than a full manifest."""
-        if table is None:
+        if not filled:
             return []
-        if len(table) <= 2 * self.most:
-            return [table]
-        return [chosen_rows(table, rows) for rows in parted(table.indices, 0, self.most)]
+        table = joined(filled)
+        groups = self._groups(table, new, replaced)
+        return [table] if groups is None else [chosen_rows(table, rows) for rows in groups]
+
+    def _groups(
+        self, table: RefTable, new: NewTable, replaced: int
+    ) -> Sequence[npt.NDArray[np.intp]] | None:
+        """Where a table is cut that would be too large, or of which late data change little."""
+        if len(table) > 2 * self.policy.cell_refs:
+            return parted(table.indices, 0, self.policy.cell_refs)
+        is_late = len(new.sources) == 1 and 0 < len(new.rows) <= 2 * replaced
+        if self.run is None or not is_late:
+            return None
+        return cut_around(table.indices, self.run.table.indices[new.rows], self.policy)
 
 
 Parts: TypeAlias = CellParts | TieredParts

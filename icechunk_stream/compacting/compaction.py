@@ -94,12 +94,13 @@ class Compaction:
         base = self.read(tip.id)
         is_eager = self.lost_races < _EAGER_TRIES
         jobs = plan_of(base, self.committer.encoding, self.survey, looks=is_eager)
-        if not (jobs or self.wishes.commits_always):
-            now = ManifestTotals.of(base.snapshot.manifest_files)
-            return AlreadyCompact(str(tip.id), now)
         if is_eager:
             self._begin(jobs)
             self.maker.make(jobs)
+        jobs = list(filter(self.maker.changes, jobs))
+        if not (jobs or self.wishes.commits_always):
+            now = ManifestTotals.of(base.snapshot.manifest_files)
+            return AlreadyCompact(str(tip.id), now)
         tree = tree_with(base.snapshot, jobs, self.maker.made)
         outcome = self._commit(tip, base, tree)
         if not isinstance(outcome, Landed):

@@ -60,6 +60,10 @@ class Maker:
         made = (each for pieces in self.made.values() for piece in pieces for each in piece)
         return list({each.file.id: each.file for each in made}.values())
 
+    def changes(self, job: Job) -> bool:
+        """Whether a job that was done made anything."""
+        return self.made.get(job.key) != ()
+
     def make(self, jobs: Iterable[Job]) -> None:
         """Store what jobs make: the manifests of each piece."""
         todo = [job for job in jobs if job.key not in self.made]
@@ -88,6 +92,10 @@ class Maker:
             (piece,) = job.pieces
             table = _table(piece, tables)
             rows = cut(table.indices, self._limits.full)
+            if len(rows) == 1 and piece.is_all_of_one:
+                # Large, but no straight cut parts it well: it stays.
+                self.made[job.key] = ()
+                return
             parts = [Part((), piece.node, chosen_rows(table, each)) for each in rows]
             self.made[job.key] = (tuple(self._store([part])[0] for part in parts),)
         else:

@@ -90,6 +90,20 @@ class Piece:
     def shares(self) -> Iterator[Share]:
         return map(self.array.share, self.numbers)
 
+    @property
+    def is_one(self) -> bool:
+        """Whether one manifest has it."""
+        return len(self.numbers) == 1 and self.cell is None
+
+    @property
+    def file(self) -> ManifestFile:
+        return self.array.files[self.numbers[0]]
+
+    @property
+    def is_all_of_one(self) -> bool:
+        """Whether one manifest has it, and nothing else."""
+        return self.is_one and self.file.num_chunk_refs == len(self)
+
     def __len__(self) -> int:
         return int(self.array.sizes[list(self.numbers)].sum())
 
@@ -193,26 +207,18 @@ def _by_cell(array: Array, survey: Survey) -> dict[Cell, list[int]] | None:
 
 def _is_best(piece: Piece, limits: Limits) -> bool:
     """Whether it is a manifest of its own already, which is not too large."""
-    size = len(piece)
-    return _is_one(piece) and _file(piece).num_chunk_refs == size and size < 2 * limits.full
-
-
-def _is_one(piece: Piece) -> bool:
-    return len(piece.numbers) == 1 and piece.cell is None
-
-
-def _file(piece: Piece) -> ManifestFile:
-    return piece.array.files[piece.numbers[0]]
+    return piece.is_all_of_one and len(piece) < 2 * limits.full
 
 
 def _bins(small: Sequence[Piece], limits: Limits) -> Iterator[Job]:
     """Small pieces for shared manifests; those that share one stay if that saves no manifest."""
     filled: Counter[ManifestFile] = Counter()
-    for piece in filter(_is_one, small):
-        filled[_file(piece)] += len(piece)
-    stays = [_is_one(each) and filled[_file(each)] == _file(each).num_chunk_refs for each in small]
+    for piece in small:
+        if piece.is_one:
+            filled[piece.file] += len(piece)
+    stays = [each.is_one and filled[each.file] == each.file.num_chunk_refs for each in small]
     loose = [piece for piece, stay in zip(small, stays, strict=True) if not stay]
-    kept = {_file(piece) for piece, stay in zip(small, stays, strict=True) if stay}
+    kept = {piece.file for piece, stay in zip(small, stays, strict=True) if stay}
     some, every = (list(packed(pieces, limits.shared)) for pieces in (loose, small))
     chosen = every if len(every) < len(kept) + len(some) else some
     return (Job(tuple(pieces)) for pieces in chosen)

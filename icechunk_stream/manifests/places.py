@@ -178,7 +178,7 @@ def _by_boxes(
     holders = _holders(mine, indices)
     loose = (holders < 0) & rows.present[chosen]
     corners = [np.stack([indices[loose], indices[loose] + np.uint32(1)], axis=2).astype(np.int64)]
-    open_ = mine.sizes < policy.cell_refs
+    open_ = ~policy.is_full(mine.sizes)
     if np.count_nonzero(open_) >= policy.most - 1:
         corners.append(mine.boxes[open_])
     around = np.concatenate(corners)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, overload
 
 from icechunk_stream.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +25,12 @@ class Tiered:
     """New references go into small manifests, and neighbours of like size merge as more arrive.
 
     A reference is so written a few times in all, however many there are: commits cost what they
-    add. Manifests of ``cell_refs`` references are full, and merge no more; ``ratio`` of like size
-    merge; an array has at most ``most`` that are not full, in each cell of the splitting
-    configuration. One manifest holds up to ``shared_refs`` references of several arrays. Merges of
-    more than ``quick_refs`` references are made between commits.
+    add. Manifests of like size merge as soon as ``ratio`` are there, and any that together have
+    ``cell_refs`` references; one with two thirds of these is full, and merges no more. An array has
+    at most ``most`` that are not full, in each cell of the splitting configuration. Late data that
+    change a short stretch of a full manifest cut it, so that the next ones write little anew; up to
+    ``ratio`` such parts stay apart. One manifest holds up to ``shared_refs`` references of several
+    arrays. Merges of more than ``quick_refs`` references are made between commits.
     """
 
     cell_refs: int = 131_072
@@ -41,6 +47,15 @@ class Tiered:
         if self.most <= self.ratio:
             message = f"Tiered(ratio={self.ratio}, most={self.most}): most has to be larger"
             raise InvalidInputError(message)
+
+    @overload
+    def is_full(self, size: int) -> bool: ...
+
+    @overload
+    def is_full(self, size: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]: ...
+
+    def is_full(self, size: int | npt.NDArray[np.int64]) -> bool | npt.NDArray[np.bool_]:
+        return 3 * size >= 2 * self.cell_refs
 
 
 ManifestPolicy: TypeAlias = OnePerCell | Tiered

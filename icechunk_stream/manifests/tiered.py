@@ -9,6 +9,7 @@ import numpy as np
 
 from icechunk_stream.format.ref_rows import DELETED
 from icechunk_stream.manifests.places import Members, Rows, place
+from icechunk_stream.manifests.stretches import stays_apart
 from icechunk_stream.manifests.tiers import merge_of
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class _Layout:
                 yield np.sort(numbers[by_cell[low:high]]), np.sort(inside[part])
 
     def passed(self, run: Run | None, policy: Tiered) -> list[Merge]:
-        """All manifests of a cell that writing has left behind."""
+        """All manifests of a cell that writing has left behind, but those that were cut apart."""
         if self.grid.is_one_cell or run is None or not len(run):
             return []
         numbers = np.flatnonzero(self.reachable & ~self.clipped)
@@ -135,7 +136,11 @@ class _Layout:
         cells = self.grid.cells(self.boxes[behind, :, 0])
         several, counts = np.unique(cells, return_counts=True)
         found = (behind[cells == cell] for cell in several[counts > 1])
-        merges = [_merge(each.tolist(), self.sizes, is_due=False) for each in found]
+        merges = [
+            _merge(each.tolist(), self.sizes, is_due=False)
+            for each in found
+            if not stays_apart(self.sizes[each].tolist(), policy)
+        ]
         return [merge for merge in merges if merge.size <= 2 * policy.cell_refs]
 
 
@@ -168,7 +173,7 @@ def _open_parts(
     """Neighbours none of which is full."""
     part: list[int] = []
     for number in row:
-        if sizes[number] >= policy.cell_refs or clipped[number]:
+        if policy.is_full(int(sizes[number])) or clipped[number]:
             if part:
                 yield part
             part = []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from icechunk_stream.manifests.stretches import was_cut
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -13,18 +15,26 @@ if TYPE_CHECKING:
 def merge_of(sizes: Sequence[int], policy: Tiered) -> slice | None:
     """The neighbours that should become one manifest, given the sizes of those in a row.
 
-    All that together fill a manifest do; else those at the end, where ``ratio`` or more are of like
-    size. With too many manifests, the smallest ones are taken as alike.
+    All that together fill a manifest do, unless a few were cut apart on purpose; else those at the
+    end, where ``ratio`` or more are of like size. With too many manifests, the smallest ones are
+    taken as alike.
     """
-    full = _filling(sizes, policy.cell_refs)
-    if full is not None:
-        return full
+    is_crowded = len(sizes) >= policy.most - 1
+    first = 0
+    while (full := _filling(sizes[first:], policy.cell_refs)) is not None:
+        if is_crowded or not was_cut(sizes[first:][full], policy):
+            return _moved(full, first)
+        first += full.stop
     unit = 1
     while True:
-        found = _alike(sizes, unit, policy.ratio)
-        if found is not None or len(sizes) < policy.most - 1:
-            return found
+        found = _alike(sizes[first:], unit, policy.ratio)
+        if found is not None or not is_crowded:
+            return _moved(found, first)
         unit *= policy.ratio
+
+
+def _moved(found: slice | None, by: int) -> slice | None:
+    return None if found is None else slice(found.start + by, found.stop + by)
 
 
 def _filling(sizes: Sequence[int], cell_refs: int) -> slice | None:

@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import zarr
 
+from icechunk_stream import Repository, Tiered, in_memory_storage
+from icechunk_stream.testing.wrapped_storage import WrappedStorage
+from tests.manifests.checks import arrays, stored_manifests, tip
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+# Nothing merges by itself.
+SCATTERED = Tiered(ratio=900, most=1_000, shared_refs=1)
+READERS = Tiered(cell_refs=20, shared_refs=10)
+NAMES = ("a", "b", "c")
 
 
 def create_arrays(repository: Any, names: Sequence[str]) -> None:
@@ -36,3 +45,23 @@ def values(repository: Any, branch: str = "main") -> dict[str, list[int]]:
     store = repository.readonly_session(branch).store
     group = zarr.open_group(store, mode="r")
     return {name: np.asarray(array[...]).tolist() for name, array in sorted(group.arrays())}
+
+
+def scattered(spec_version: int, commits: int = 12, size: int = 4) -> Repository:
+    """Three arrays with a small manifest of each commit; a wrapper around memory holds them."""
+    storage = WrappedStorage(in_memory_storage())
+    repository = Repository.create(storage, spec_version=spec_version)
+    repository = repository.with_manifest_policy(SCATTERED)
+    create_arrays(repository, NAMES)
+    for _ in range(commits):
+        append(repository, NAMES, size)
+    return repository.with_manifest_policy(READERS)
+
+
+def sizes(repository: Repository) -> dict[str, list[int]]:
+    """How many references each manifest of an array has of it."""
+    manifests = stored_manifests(repository)
+    return {
+        node.path: [len(manifests[id.tobytes()].arrays[node.id]) for id in node.manifests.ids]
+        for node in arrays(tip(repository))
+    }
