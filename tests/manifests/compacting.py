@@ -65,3 +65,13 @@ def sizes(repository: Repository) -> dict[str, list[int]]:
         node.path: [len(manifests[id.tobytes()].arrays[node.id]) for id in node.manifests.ids]
         for node in arrays(tip(repository))
     }
+
+
+def writes(repository: Repository, key: str = "manifests/*") -> list[str]:
+    return [call.key for call in script(repository).calls_of("put", key)]
+
+
+def script(repository: Repository) -> Any:
+    storage = repository.storage
+    assert isinstance(storage, WrappedStorage)
+    return storage.script

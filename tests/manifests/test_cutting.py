@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import zarr
 
 from icechunk_stream import AlreadyCompact, Repository, Tiered, in_memory_storage
 from tests.manifests.checks import check_manifests
 from tests.manifests.compacting import SCATTERED, scattered, sizes, values
-
-
-@pytest.fixture(params=[1, 2], ids="v{}".format)
-def spec_version(request: pytest.FixtureRequest) -> int:
-    return int(request.param)
 
 
 def test_a_manifest_that_is_too_large_is_cut(spec_version: int) -> None:
