@@ -57,7 +57,7 @@ bench: venv ## measure against the reference library; rewrites bench/RESULTS.md
 	$(PYTHON) bench/trigger.py
 
 soak: venv servers ## long fuzzing and property runs
-	HYPOTHESIS_PROFILE=soak $(PYTHON) -m pytest -n $(WORKERS) -m "soak or compat"
+	HYPOTHESIS_PROFILE=soak $(PYTHON) -m pytest -n $(WORKERS) -m "soak or compat" -o faulthandler_timeout=7200
 
 clean: ## remove what make made
 	rm -rf .venv .venv-3.11 .venv-demo demo/out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
