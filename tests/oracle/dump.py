@@ -6,6 +6,7 @@ names. What a library does not offer is left out of its dump (see ``OPTIONAL``).
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from tests.oracle.outcomes import is_failure, outcome, plain_time
 from tests.oracle.session_dump import dump_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
 # What 1.1.21 does not say. Everything else must be in both of two compared dumps.
@@ -59,7 +60,7 @@ def dump_repository(
     dumped |= {"snapshots": snapshots} | _administration(repository)
     if hasattr(repository, "inspect_manifest"):
         dumped["manifests"] = {
-            name: _inspected(repository.inspect_manifest, name)
+            name: _inspected(repository, "inspect_manifest", name)
             for name in _stored(location, "manifests")
         }
     return dumped
@@ -127,12 +128,12 @@ def _snapshot(repository: Any, name: str) -> dict[str, Any]:
     dumped = {
         "info": outcome(lambda: _info(repository.lookup_snapshot(name))),
         "ancestry": outcome(lambda: [info.id for info in repository.ancestry(snapshot_id=name)]),
-        "inspect": _inspected(repository.inspect_snapshot, name),
+        "inspect": _inspected(repository, "inspect_snapshot", name),
         "manifest_files": outcome(_manifest_files, repository, name),
         "contents": outcome(lambda: dump_session(repository.readonly_session(snapshot_id=name))),
     }
     if hasattr(repository, "inspect_transaction_log"):
-        dumped["transaction_log"] = _inspected(repository.inspect_transaction_log, name)
+        dumped["transaction_log"] = _inspected(repository, "inspect_transaction_log", name)
     return dumped
 
 
@@ -144,8 +145,13 @@ def _manifest_files(repository: Any, name: str) -> list[list[Any]]:
     return sorted([file.id, file.size_bytes, file.num_chunk_refs] for file in files)
 
 
-def _inspected(inspect: Callable[..., Any], *ids: str) -> Any:
-    found = outcome(inspect, *ids)
+def _inspected(repository: Any, call: str, *ids: str) -> Any:
+    # The reference's blocking calls keep the GIL, and its own threads may wait for that for ever.
+    inspect = getattr(repository, f"{call}_async", None)
+    if inspect is None:
+        found = outcome(getattr(repository, call), *ids)
+    else:
+        found = outcome(lambda: asyncio.run(inspect(*ids)))
     tree = json.loads(found) if isinstance(found, str) else found
     tree.pop("parent_id", None)  # only 1.1.21 has it here
     tree.get("synthetic_composite", {}).pop("note", None)  # prose
@@ -157,7 +163,7 @@ def _administration(repository: Any) -> dict[str, Any]:
     if not hasattr(repository, "ops_log"):
         return {}
     return {
-        "repo_info": _inspected(repository.inspect_repo_info),
+        "repo_info": _inspected(repository, "inspect_repo_info"),
         "ops_log": outcome(lambda: [_update(update) for update in repository.ops_log()]),
         "metadata_of_repository": outcome(repository.get_metadata),
         "status": outcome(lambda: _status(repository.get_status())),
