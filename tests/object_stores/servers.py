@@ -19,6 +19,7 @@ from scripts.servers import AZURITE, TOXIPROXY, VERSITYGW, installed, needed
 from tests.secret_marker import MARKER
 
 HOST = "127.0.0.1"
+_GRACE = 2.0
 REGION = "us-east-1"
 START_SECONDS = 60.0
 PORT_TRIES = 3
@@ -195,10 +196,11 @@ def answers(port: int) -> bool:
 
 
 def stop(process: psutil.Popen) -> None:
+    """End a server, whose data nobody needs: some wait for connections that clients keep."""
     if process.poll() is None:
         process.terminate()
     try:
-        process.wait(10)
+        process.wait(_GRACE)
     except psutil.TimeoutExpired:
         process.kill()
         process.wait(10)
