@@ -55,6 +55,7 @@ class Tiered:
     def is_full(self, size: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]: ...
 
     def is_full(self, size: int | npt.NDArray[np.int64]) -> bool | npt.NDArray[np.bool_]:
+        """Whether a manifest of so many references merges no more."""
         return 3 * size >= 2 * self.cell_refs
 
 

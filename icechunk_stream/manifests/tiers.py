@@ -22,7 +22,7 @@ def merge_of(sizes: Sequence[int], policy: Tiered) -> slice | None:
     is_crowded = len(sizes) >= policy.most - 1
     first = 0
     while (full := _filling(sizes[first:], policy.cell_refs)) is not None:
-        if is_crowded or not was_cut(sizes[first:][full], policy):
+        if is_crowded or not was_cut(sizes[first : first + full.stop], policy):
             return _moved(full, first)
         first += full.stop
     unit = 1

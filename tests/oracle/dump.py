@@ -146,7 +146,7 @@ def _manifest_files(repository: Any, name: str) -> list[list[Any]]:
 
 
 def _inspected(repository: Any, call: str, *ids: str) -> Any:
-    # The reference's blocking calls keep the GIL, and its own threads may wait for that for ever.
+    # The reference's blocking calls seem to keep the GIL: its own threads may wait for it for ever.
     inspect = getattr(repository, f"{call}_async", None)
     if inspect is None:
         found = outcome(getattr(repository, call), *ids)
