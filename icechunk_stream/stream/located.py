@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
 
 from icechunk_stream.errors import InvalidInputError
+from icechunk_stream.stream.row_blocks import row_blocks
 from icechunk_stream.stream.targets import index_column
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy.typing as npt
 
     from icechunk_stream.stream.targets import Plan
@@ -24,6 +27,8 @@ _MAX_NUMBER = 2**62
 _RADIX = 2**16
 # Numbers below this fit into 32 bits.
 _SHORT = 2**32
+# No index is that high.
+_NONE = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,10 +70,13 @@ def _by_unit(rows: _Numbered, order: Numbers | None) -> Located:
 
 def _in_any_order(rows: _Numbered) -> Located:
     last = np.full(rows.count, -1)
-    last[rows.numbers] = np.arange(len(rows.numbers))
+    for block in row_blocks(len(rows.numbers)):
+        last[rows.numbers[block]] = np.arange(block.start, block.stop)
     is_touched = last >= 0
-    ranks = rows.numbers if is_touched.all() else (np.cumsum(is_touched) - 1)[rows.numbers]
-    cells = ranks.astype(np.int64) * rows.size + rows.within
+    ranks = np.cumsum(is_touched) - 1
+    cells = np.empty(len(rows.numbers), np.int64)
+    for block in row_blocks(len(rows.numbers)):
+        cells[block] = ranks[rows.numbers[block]] * rows.size + rows.within[block]
     return Located(rows.units(last[is_touched]), cells)
 
 
@@ -122,34 +130,59 @@ class _Numbered:
 
 
 def _numbered(batch: pa.RecordBatch, plan: Plan) -> _Numbered:
-    numbers: Numbers = np.zeros(len(batch), np.uint32)
-    within, count = numbers, 1
-    indices = []
-    for name, length, size in zip(plan.dims, plan.shape, plan.unit, strict=True):
-        along = _indices(batch, name, length)
-        first = int(along.min(initial=length)) // size
-        extent = max(int(along.max(initial=0)) // size - first + 1, 1)
-        units, rest = _divided(along - first * size, size, extent)
-        if count * extent >= _MAX_NUMBER:
-            numbers, count = np.unique(numbers, return_inverse=True)[1], len(batch)
-        numbers = _wide_enough(numbers, count * extent) * extent + units
-        within = _wide_enough(within, math.prod(plan.unit)) * size + rest
-        count *= extent
-        indices.append(along)
-    return _Numbered(plan, tuple(indices), numbers, count, within)
+    axes = zip(plan.dims, plan.shape, plan.unit, strict=True)
+    along = tuple(_Along.of(_indices(batch, name, length), size) for name, length, size in axes)
+    extents = tuple(each.extent for each in along)
+    count = math.prod(extents)
+    is_countable = count < _MAX_NUMBER
+    numbers = np.empty(len(batch), _kind(count if is_countable else 0))
+    within = np.empty(len(batch), _kind(math.prod(plan.unit)))
+    for rows in row_blocks(len(batch)):
+        units, rests = zip(*(each.divided(rows) for each in along), strict=True)
+        within[rows] = _flat(rests, plan.unit, within.dtype)
+        if is_countable:
+            numbers[rows] = _flat(units, extents, numbers.dtype)
+    if not is_countable:
+        units = tuple(each.indices // each.size for each in along)
+        numbers, count = np.unique(units, axis=1, return_inverse=True)[1], len(batch)
+    return _Numbered(plan, tuple(each.indices for each in along), numbers, count, within)
 
 
-def _divided(numbers: Numbers, size: int, extent: int) -> tuple[Numbers, Numbers]:
-    """Quotients below ``extent``, and rests: with 32 bits several times as fast."""
-    if extent * size < _SHORT:
-        numbers = numbers.astype(np.uint32)
-    quotients = numbers // size
-    return quotients, numbers - quotients * size
+@dataclass(frozen=True, slots=True, eq=False)
+class _Along:
+    """Indices of rows along a dimension, which lie in ``extent`` units from ``first`` on."""
+
+    indices: Numbers
+    size: int
+    first: int
+    extent: int
+
+    @classmethod
+    def of(cls, indices: Numbers, size: int) -> Self:
+        first = int(indices.min(initial=_NONE)) // size
+        return cls(indices, size, first, max(int(indices.max(initial=0)) // size - first + 1, 1))
+
+    def divided(self, rows: slice) -> tuple[Numbers, Numbers]:
+        """The unit of each of some rows, counted from the first one, and its place in it."""
+        numbers = self.indices[rows] - self.first * self.size
+        if self.extent * self.size < _SHORT:
+            # Several times as fast.
+            numbers = numbers.astype(np.uint32)
+        units = numbers // self.size
+        return units, numbers - units * self.size
 
 
-def _wide_enough(numbers: Numbers, count: int) -> Numbers:
-    """Numbers in a type that has all below ``count``."""
-    return numbers if count < _SHORT else numbers.astype(np.int64)
+def _flat(along: Iterable[Numbers], lengths: Iterable[int], kind: np.dtype[Any]) -> Numbers:
+    """Indices along several dimensions as one number."""
+    flat: Numbers = np.zeros((), kind)
+    for indices, length in zip(along, lengths, strict=True):
+        flat = flat * length + indices.astype(kind, copy=False)
+    return flat
+
+
+def _kind(count: int) -> np.dtype[Any]:
+    """A type that has all numbers below ``count``."""
+    return np.dtype(np.uint32 if count < _SHORT else np.int64)
 
 
 def _indices(rows: pa.RecordBatch | pa.Table, dimension: str, length: int) -> Numbers:

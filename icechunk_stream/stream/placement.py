@@ -17,6 +17,7 @@ from icechunk_stream.stream.dimensions import Append, Regular
 from icechunk_stream.stream.grid_places import grid_labels, has_grid_labels, place_on_grid
 from icechunk_stream.stream.label_index import MISSING
 from icechunk_stream.stream.reasons import Placed, Reason
+from icechunk_stream.stream.row_blocks import row_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,7 +58,7 @@ def place(column: pa.Array, axis: Axis) -> Placed:
     if column.null_count == len(column):
         return _nowhere(len(column))
     if isinstance(axis.dimension, Regular) and has_grid_labels(column.type, axis.dimension):
-        return place_on_grid(column, axis.dimension, axis.size + axis.max_growth)
+        return _place_in_blocks(column, axis.dimension, axis.size + axis.max_growth)
     codes = column.dictionary_encode()
     distinct = _place_distinct(codes.dictionary, axis)
     rows = codes.indices.fill_null(len(codes.dictionary)).to_numpy()
@@ -109,6 +110,14 @@ def label_column(axis: Axis, indices: NDArray[np.int64]) -> pa.Array:
         return labels.take(pa.array(indices - first))
     stored = _known(axis).take(pa.array(indices))
     return stored if pa.types.is_string(stored.type) else axis.encoding.decode(stored.to_numpy())
+
+
+def _place_in_blocks(column: pa.Array, regular: Regular, limit: int) -> Placed:
+    indices, reasons = np.empty(len(column), np.int64), np.empty(len(column), np.uint8)
+    for rows in row_blocks(len(column)):
+        placed = place_on_grid(column[rows], regular, limit)
+        indices[rows], reasons[rows] = placed.indices, placed.reasons
+    return Placed(indices, reasons)
 
 
 def _nowhere(count: int) -> Placed:
