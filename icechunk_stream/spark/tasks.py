@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from icechunk_stream.stream.axes import Axis
     from icechunk_stream.stream.row_source import ChunkPlace
     from icechunk_stream.stream.targets import Plan
+    from icechunk_stream.stream.warm_units import WarmUnits
 
 # There is no array of so many cells.
 _MAX_CELLS = 2**63
@@ -106,10 +107,15 @@ class PlacedByTasks:
     def rejected(self) -> Rejected:
         return Rejected()
 
-    def write(self, plans: Sequence[Plan], chunks: ChunkPlace) -> WrittenChunks:
+    def write(
+        self,
+        plans: Sequence[Plan],
+        place: ChunkPlace,
+        warm: WarmUnits,  # noqa: ARG002 - they are not where the tasks are
+    ) -> WrittenChunks:
         with stage(self.df, "write chunks"):
             reports = [
-                self._written(plan, chunks, tells=not number) for number, plan in enumerate(plans)
+                self._written(plan, place, tells=not number) for number, plan in enumerate(plans)
             ]
         return _remembered(gathered(reports, self.known, self.schema), self.sizes)
 
@@ -141,9 +147,14 @@ class PlacedInTasks:
     def rejected(self) -> Rejected:
         return self.located.rejected
 
-    def write(self, plans: Sequence[Plan], chunks: ChunkPlace) -> WrittenChunks:
+    def write(
+        self,
+        plans: Sequence[Plan],
+        place: ChunkPlace,
+        warm: WarmUnits,  # noqa: ARG002 - they are not where the tasks are
+    ) -> WrittenChunks:
         with stage(self.df, "write chunks"):
-            reports = [self._written(plan, chunks) for plan in plans]
+            reports = [self._written(plan, place) for plan in plans]
         return _remembered(gathered(reports, self.axes, self.schema), self.sizes)
 
     def _written(self, plan: Plan, chunks: ChunkPlace) -> Reports:

@@ -5,30 +5,56 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from icechunk_stream.format.chunk_refs import NativeChunk
 from icechunk_stream.format.nodes import ArrayNode
 from icechunk_stream.store.values import payload_length
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
     from icechunk_stream.format.chunk_refs import ChunkPayload
     from icechunk_stream.session import Session
     from icechunk_stream.storage import BytesLike
+    from icechunk_stream.stream.warm_units import WarmUnits
 
     Unit = tuple[int, ...]
 
 
 class BaseUnits:
-    """Stored units of arrays by path and grid index; None where a unit was never written."""
+    """Stored units of arrays by path and grid index; None where a unit was never written.
 
-    def __init__(self, base: Session | None) -> None:
+    Of arrays whose codecs are among ``exact``, by path, ``warm`` may have cells.
+    """
+
+    def __init__(
+        self,
+        base: Session | None,
+        warm: WarmUnits | None = None,
+        exact: Mapping[str, bytes] | None = None,
+    ) -> None:
         self._reader = None if base is None else base.reader
+        self._warm = warm
+        self._exact = exact or {}
 
     def holds(self, path: str, unit: Unit) -> bool:
         """Whether there is a reference."""
         return self._payload(path, unit) is not None
+
+    def at_hand(self, path: str, unit: Unit) -> npt.NDArray[Any] | None:
+        """Cells of a unit that are in memory; nobody may change them."""
+        if self._warm is None or path not in self._exact:
+            return None
+        payload = self._payload(path, unit)
+        if payload is None:
+            return None
+        return self._warm.find(path, unit, self._exact[path], payload)
+
+    def keep(self, path: str, unit: Unit, payload: ChunkPayload, cells: npt.NDArray[Any]) -> None:
+        """Have cells at hand once the unit is what they were stored as."""
+        if self._warm is not None and path in self._exact and isinstance(payload, NativeChunk):
+            self._warm.keep(path, unit, self._exact[path], payload, cells)
 
     def fetch(self, wanted: Sequence[tuple[str, Unit]]) -> list[BytesLike | None]:
         """Encoded bytes of units, side by side where the storage is far."""
@@ -62,13 +88,10 @@ class Gridded(Protocol):
     def unit(self) -> tuple[int, ...]: ...
 
 
-def clip(cells: npt.NDArray[Any], target: Gridded, unit: Unit, fill: object) -> None:
-    """Fill the cells of a stored unit that lie outside of its array.
+def inside_of(target: Gridded, unit: Unit) -> tuple[slice, ...]:
+    """The cells of a unit that lie in its array.
 
-    What an array held there before it shrank must not come back when it grows.
+    What an array held outside of it before it shrank must not come back when it grows.
     """
     axes = zip(target.shape, target.unit, unit, strict=True)
-    for axis, (length, size, at) in enumerate(axes):
-        inside = length - at * size
-        if inside < size:
-            cells[(slice(None),) * axis + (slice(max(inside, 0), None),)] = fill
+    return tuple(slice(min(max(length - at * size, 0), size)) for length, size, at in axes)

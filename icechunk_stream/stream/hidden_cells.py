@@ -11,11 +11,12 @@ from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from icechunk_stream.errors import FormatError, IcechunkError
 from icechunk_stream.format.nodes import ArrayNode
 from icechunk_stream.reading import children
-from icechunk_stream.stream.base_units import BaseUnits, clip
+from icechunk_stream.stream.base_units import BaseUnits, inside_of
 from icechunk_stream.stream.ledger_store import METADATA_KEY
 from icechunk_stream.stream.unit_codec import unit_codecs
 
@@ -137,8 +138,9 @@ def _clear(session: Session, base: BaseUnits, ends: _Ends, units: Sequence[Unit]
         with unit_codecs([ends]) as (codec,):
             stored = [each for each in base.fetch([(ends.path, unit) for unit in units]) if each]
             for unit, cells in zip(units, codec.decode(stored), strict=True):
-                cleared = cells.copy()
-                clip(cleared, ends, unit, codec.fill_value)
+                old = inside_of(ends, unit)
+                cleared = np.full(cells.shape, codec.fill_value, cells.dtype)
+                cleared[old] = cells[old]
                 if _differ(cells, cleared):
                     _store(session, ends.path, unit, codec.encode(cleared[None])[0])
     except IcechunkError:

@@ -10,6 +10,7 @@ import msgspec
 from icechunk_stream.format.ids import ManifestId
 from icechunk_stream.format.nodes import ArrayNode
 from icechunk_stream.reading import children
+from icechunk_stream.stream.warm_units import WarmUnits
 
 if TYPE_CHECKING:
     from icechunk_stream.format.nodes import Node
@@ -40,10 +41,12 @@ class Known:
     """Axes and forms of the arrays of one stream, from the batches before.
 
     Labels of a long axis take a while to read, and zarr a millisecond to open an array. ``newest``
-    is the snapshot of the stream's last commit, where this process made it.
+    is the snapshot of the stream's last commit, where this process made it. ``warm`` are units that
+    are not complete yet.
     """
 
     newest: str = ""
+    warm: WarmUnits = field(default_factory=WarmUnits)
     _axes: dict[str, tuple[Content, Axis]] = field(default_factory=dict)
     _forms: dict[str, tuple[bytes, Form]] = field(default_factory=dict)
 

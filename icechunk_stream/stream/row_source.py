@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from icechunk_stream.stream.placed_rows import PlacedRows
     from icechunk_stream.stream.refs_batch import Refs
     from icechunk_stream.stream.targets import Plan
+    from icechunk_stream.stream.warm_units import WarmUnits
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,10 @@ class PlacedSource(Protocol):
     @property
     def rejected(self) -> Rejected: ...
 
-    def write(self, plans: Sequence[Plan], place: ChunkPlace) -> WrittenChunks:
+    def write(self, plans: Sequence[Plan], place: ChunkPlace, warm: WarmUnits) -> WrittenChunks:
         """Store the chunks of all plans; rows with values that cannot be stored are left out.
+
+        Whoever does it in this process makes use of ``warm``.
 
         Raises:
             ConflictingRowsError: rows give different values to one cell.
@@ -127,12 +130,12 @@ class PlacedInMemory:
     def rejected(self) -> Rejected:
         return Rejected(self.rows.bad, self.rows.rejected)
 
-    def write(self, plans: Sequence[Plan], place: ChunkPlace) -> WrittenChunks:
+    def write(self, plans: Sequence[Plan], place: ChunkPlace, warm: WarmUnits) -> WrittenChunks:
         refs: list[Refs] = []
         tallies = [Tally(plan) for plan in plans]
         for plan, tally in zip(plans, tallies, strict=True):
             rows = self.rows.table.combine_chunks().to_batches()
-            refs += write_chunks(rows, plan, place.writer(), tally)
+            refs += write_chunks(rows, plan, place.writer(), tally, warm)
         return WrittenChunks(
             refs=tuple(refs),
             axes=self.axes,

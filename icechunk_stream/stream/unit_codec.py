@@ -28,6 +28,9 @@ _DOCUMENT = "zarr.json"
 # Units that may be encoded or decoded at once.
 MAX_UNITS = 2**16
 _MAX_IDLE = 1024
+_NUMBERS = "biufcmM"
+# Others may round, or be anyone's.
+_EXACT = frozenset({"blosc", "bytes", "crc32c", "gzip", "transpose", "zstd"})
 _MISSING = frozenset({"_FillValue", "missing_value"})
 _idle: dict[bytes, list[UnitCodec]] = {}
 
@@ -69,6 +72,12 @@ class UnitCodec:
     @property
     def fill_value(self) -> Any:  # noqa: ANN401 - a scalar of the dtype
         return self._array.fill_value
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether what was encoded is known to decode to the same numbers."""
+        codecs = json.loads(self.document)["codecs"]
+        return self.dtype.kind in _NUMBERS and all(each.get("name") in _EXACT for each in codecs)
 
     def encode(self, units: Block) -> list[BytesLike | None]:
         """What zarr stores for each unit; None for one that holds nothing but the fill value."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from icechunk_stream.errors import ConflictingRowsError, FormatError
-from icechunk_stream.stream.base_units import clip
+from icechunk_stream.stream.base_units import inside_of
 from icechunk_stream.stream.blocks import Block
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
     Values = npt.NDArray[Any]
     Unit = tuple[int, ...]
+    Found = Values | BytesLike
 
 _SHOWN = 5
 
@@ -37,6 +38,7 @@ class Encoded:
 
     target: ArrayTarget
     unit: Unit
+    cells: Values
     data: BytesLike | None
     is_complete: bool
 
@@ -88,14 +90,15 @@ class OpenUnits:
         """Every unit that rows have touched, patched onto what the base has of it."""
         needed, stays = self._needed()
         counts = [block.counts(len(self._units)) for block in self.blocks]
-        stored = self._stored(base, [(count > 0) & (count < needed) for count in counts])
+        found = self._found(base, [(count > 0) & (count < needed) for count in counts])
         for number, target in enumerate(self._plan.targets):
-            self._patch(number, stored)
+            self._patch(number, found)
+            cells = self.blocks[number].values.reshape(-1, *self._plan.unit)
             touched = np.flatnonzero(counts[number])
             complete = stays & (counts[number] == needed)
             for row, data in zip(touched.tolist(), self._encode(number, touched), strict=True):
                 unit = self._unit(row)
-                yield Encoded(target, unit, data, bool(complete[row]))
+                yield Encoded(target, unit, cells[row], data, bool(complete[row]))
 
     def _put(self, block: Block, cells: Numbers, column: Column, orders: Values | None) -> None:
         is_valid = column.is_valid
@@ -114,32 +117,45 @@ class OpenUnits:
         stays = (inside == unit) | ~np.array(self._plan.grows)
         return inside.prod(axis=1), stays.all(axis=1)
 
-    def _stored(self, base: BaseUnits, partial: list[Mask]) -> dict[tuple[int, int], BytesLike]:
-        """Encoded base units by variable and row."""
-        wanted = [
-            (number, row)
-            for number, mask in enumerate(partial)
-            for row in np.flatnonzero(mask).tolist()
-        ]
-        paths = [(self._plan.targets[number].path, self._unit(row)) for number, row in wanted]
-        found = zip(wanted, base.fetch(paths), strict=True)
-        return {key: data for key, data in found if data is not None}
+    def _found(self, base: BaseUnits, partial: list[Mask]) -> dict[tuple[int, int], Found]:
+        """Units of the base by variable and row: cells that are at hand, else encoded ones."""
+        found: dict[tuple[int, int], Found] = {}
+        missing: dict[tuple[int, int], tuple[str, Unit]] = {}
+        for number, mask in enumerate(partial):
+            path = self._plan.targets[number].path
+            for row in np.flatnonzero(mask).tolist():
+                cells = base.at_hand(path, self._unit(row))
+                if cells is None:
+                    missing[number, row] = path, self._unit(row)
+                else:
+                    found[number, row] = cells
+        fetched = zip(missing, base.fetch([*missing.values()]), strict=True)
+        return found | {key: data for key, data in fetched if data is not None}
 
-    def _patch(self, number: int, stored: dict[tuple[int, int], BytesLike]) -> None:
+    def _patch(self, number: int, found: dict[tuple[int, int], Found]) -> None:
         """Fill what rows have not set from the base."""
-        rows = [row for variable, row in stored if variable == number]
-        if not rows:
+        rows = [row for variable, row in found if variable == number]
+        values = self.blocks[number].values.reshape(-1, *self._plan.unit)
+        is_set = self.blocks[number].is_set.reshape(-1, *self._plan.unit)
+        for row, cells in self._decoded(number, {row: found.pop((number, row)) for row in rows}):
+            old = inside_of(self._plan.targets[number], self._unit(row))
+            np.copyto(values[row][old], cells[old], where=~is_set[row][old])
+
+    def _decoded(self, number: int, found: dict[int, Found]) -> Iterator[tuple[int, Values]]:
+        """Cells of base units of one variable."""
+        encoded: dict[int, BytesLike] = {}
+        for row, each in found.items():
+            if isinstance(each, np.ndarray):
+                yield row, each
+            else:
+                encoded[row] = each
+        if not encoded:
             return
-        codec, target, block = self._codecs[number], self._plan.targets[number], self.blocks[number]
         try:
-            cells = codec.decode([stored.pop((number, row)) for row in rows])
+            decoded = self._codecs[number].decode([*encoded.values()])
         except Exception as error:
-            raise self._damaged(target, rows, error) from error
-        values = block.values.reshape(-1, self._size)
-        is_set = block.is_set.reshape(-1, self._size)
-        for row, unit in zip(rows, cells, strict=True):
-            clip(unit, target, self._unit(row), codec.fill_value)
-            np.copyto(values[row], unit.reshape(-1), where=~is_set[row])
+            raise self._damaged(self._plan.targets[number], [*encoded], error) from error
+        yield from zip(encoded, decoded, strict=True)
 
     def _encode(self, number: int, rows: npt.NDArray[np.intp]) -> list[BytesLike | None]:
         units = self.blocks[number].values.reshape(-1, *self._plan.unit)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from icechunk_stream.stream.targets import Plan
     from icechunk_stream.stream.unit_codec import UnitCodec
     from icechunk_stream.stream.units import Encoded
+    from icechunk_stream.stream.warm_units import WarmUnits
 
 # Units that are open together take about so much memory, or are a single one.
 _OPEN_BYTES = 16 * 2**20
@@ -29,20 +30,24 @@ _MAX_REFS = 2**16
 
 
 def write_chunks(
-    rows: Iterable[pa.RecordBatch], plan: Plan, writer: PackWriter, tally: Tally | None = None
+    rows: Iterable[pa.RecordBatch],
+    plan: Plan,
+    writer: PackWriter,
+    tally: Tally | None = None,
+    warm: WarmUnits | None = None,
 ) -> Iterator[Refs]:
     """Store the units that rows touch, and give their references once they are durable.
 
     Rows have the plan's columns, and those of one unit are in one batch, or at the end of one and
     the beginning of the next. Nothing is stored for good before the last reference was taken and
-    committed.
+    committed. ``warm`` has units of the batch before, and gets those of this one.
 
     Raises:
         ConflictingRowsError: rows give different values to one cell, and no policy decides.
     """
     refs = RefRows()
     with unit_codecs(plan.targets) as codecs:
-        work = _Work(plan, codecs, tally or Tally(plan))
+        work = _Work(plan, codecs, tally or Tally(plan), warm)
         for each in work.encoded(rows):
             _place(each, work.base, writer, refs)
             # The bytes of one unit need not stay while the next one is made.
@@ -58,7 +63,10 @@ def write_chunks(
 def _place(each: Encoded, base: BaseUnits, writer: PackWriter, refs: RefRows) -> None:
     path = each.target.path
     if each.data is not None:
-        refs.add(path, each.unit, writer.add(each.data, is_complete=each.is_complete))
+        placed = writer.add(each.data, is_complete=each.is_complete)
+        refs.add(path, each.unit, placed)
+        if not each.is_complete:
+            base.keep(path, each.unit, placed, each.cells)
     elif base.holds(path, each.unit):
         refs.delete(path, each.unit)
 
@@ -66,8 +74,12 @@ def _place(each: Encoded, base: BaseUnits, writer: PackWriter, refs: RefRows) ->
 class _Work:
     """The open units of one task."""
 
-    def __init__(self, plan: Plan, codecs: tuple[UnitCodec, ...], tally: Tally) -> None:
-        self.base = BaseUnits(plan.base)
+    def __init__(
+        self, plan: Plan, codecs: tuple[UnitCodec, ...], tally: Tally, warm: WarmUnits | None
+    ) -> None:
+        coded = zip(plan.targets, codecs, strict=True)
+        exact = {target.path: codec.document for target, codec in coded if codec.is_exact}
+        self.base = BaseUnits(plan.base, warm, exact)
         self._plan = plan
         self._tally = tally
         self._open: OpenUnits | None = None

@@ -69,7 +69,7 @@ def write_rows(
     policy.check(placed.rejected.bad)
     plans = list(make_plans(before.targets, placed.axes, layout, base))
     chunks = ChunkPlace(session.reader.assets.storage, session.edits.inline_threshold)
-    written = placed.write(plans, chunks)
+    written = placed.write(plans, chunks, destination.known.warm)
     rejected = placed.rejected.joined(written.rejected)
     policy.check(rejected.bad)
     _grow(session, destination, before.axes, written.axes)
