@@ -81,6 +81,8 @@ class Side:
 
     def take(self, df: DataFrame, batch: int) -> None:
         before = self.place.seen()
+        # Spark keeps workers for each environment: what one side leaves in them is not another's.
+        df.sparkSession.sparkContext.environment["BENCH_SIDE"] = self.name
         gc.collect()
         processes = Processes()
         cpu, began = processes.worker_cpu(), perf_counter()

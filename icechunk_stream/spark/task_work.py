@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from icechunk_stream.errors import StreamError
 from icechunk_stream.spark.parcels import Parcels, packed, together
+from icechunk_stream.spark.worker_garbage import settle
 from icechunk_stream.stream.located import unit_numbers
 from icechunk_stream.stream.placed_rows import place_rows
 from icechunk_stream.stream.rejected import MAX_BAD_ROWS
@@ -57,6 +58,7 @@ class RowPlacer:
     tells: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
         rejected: list[pa.Table] = []
         yield from self.parcels.of(self._placed(batches, rejected))
         for rows in rejected if self.tells else ():
@@ -84,6 +86,7 @@ class UnitWriter:
     parcels: Parcels | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
         tally, reached = Tally(self.plan), [-1] * len(self.plan.dims)
         unplaced: list[bytes] = []
         rows = batches if self.parcels is None else self.parcels.rows(batches, unplaced)
