@@ -1,0 +1,163 @@
+"""Units that batches leave incomplete stay in memory, and are used only where nothing changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import zarr
+from zarr.codecs.numcodecs import BitRound
+
+import icechunk_stream as ic
+from icechunk_stream.format.chunk_refs import NativeChunk
+from icechunk_stream.format.ids import ChunkId
+from icechunk_stream.stream.packs import PackWriter
+from icechunk_stream.stream.refs_batch import ref_tables
+from icechunk_stream.stream.warm_units import WarmUnits
+from icechunk_stream.stream.write_chunks import write_chunks
+from tests.stream.cells import plan_of
+
+DIMS = ("t", "y")
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture
+def repository() -> ic.Repository:
+    return ic.Repository.create(ic.in_memory_storage())
+
+
+def make_array(repository: ic.Repository, **options: Any) -> None:
+    """One of 8 x 3 cells in chunks of 4 x 3."""
+    session = repository.writable_session("main")
+    defaults = {"shape": (8, 3), "chunks": (4, 3), "dtype": "f4", "fill_value": -1.0}
+    zarr.create_array(session.store, name="a", dimension_names=DIMS, **{**defaults, **options})
+    session.commit("array")
+
+
+def write(
+    repository: ic.Repository, warm: WarmUnits, time: int, value: float, shape: tuple[int, int]
+) -> None:
+    """Write one time, and commit it; the array is as long as ``shape`` then."""
+    rows = {"#t": [time] * 3, "#y": [0, 1, 2], "a": pa.array([value] * 3, pa.float32())}
+    base = repository.readonly_session("main")
+    plan = plan_of(base, ["a"], DIMS, shape=shape, grows=(True, False))
+    writer = PackWriter(repository.storage, 0)
+    found = write_chunks(pa.table(rows).to_batches(), plan, writer, warm=warm)
+    session = repository.writable_session("main")
+    for path, table in ref_tables(found).items():
+        session.edits.set_refs(path, table)
+    resize(session, shape)
+    session.commit("rows")
+
+
+def resize(session: ic.Session, shape: tuple[int, int]) -> None:
+    zarr.open_array(session.store, path="a", mode="r+").resize(shape)
+
+
+def forget_chunks(repository: ic.Repository) -> None:
+    """Whoever reads one fails from now on."""
+    repository.storage.delete_many([info.key for info in repository.storage.list("chunks/")])
+
+
+def times(repository: ic.Repository) -> list[float]:
+    """The cells of the array along time, which are alike along the other dimension."""
+    array = zarr.open_array(repository.readonly_session("main").store, path="a", mode="r")
+    cells = np.asarray(array[...])
+    assert (cells == cells[:, :1]).all()
+    found: list[float] = cells[:, 0].tolist()
+    return found
+
+
+def test_a_unit_of_the_batch_before_is_not_read(repository: ic.Repository) -> None:
+    make_array(repository)
+    warm = WarmUnits()
+    write(repository, warm, 0, 10, (8, 3))
+    forget_chunks(repository)
+    write(repository, warm, 1, 11, (8, 3))
+    forget_chunks(repository)
+    write(repository, warm, 2, 12, (8, 3))
+    assert times(repository) == [10, 11, 12, -1, -1, -1, -1, -1]
+
+
+def test_what_another_wrote_since_is_read(repository: ic.Repository) -> None:
+    make_array(repository)
+    warm = WarmUnits()
+    write(repository, warm, 0, 10, (8, 3))
+    session = repository.writable_session("main")
+    zarr.open_array(session.store, path="a", mode="r+")[1] = 77
+    session.commit("another")
+    write(repository, warm, 2, 12, (8, 3))
+    assert times(repository) == [10, 77, 12, -1, -1, -1, -1, -1]
+
+
+def test_what_was_never_committed_is_not_believed(repository: ic.Repository) -> None:
+    make_array(repository)
+    warm = WarmUnits()
+    write(repository, warm, 0, 10, (8, 3))
+    before = next(repository.ancestry(branch="main")).id
+    write(repository, warm, 1, 11, (8, 3))
+    repository.reset_branch("main", before)
+    write(repository, warm, 2, 12, (8, 3))
+    assert times(repository) == [10, -1, 12, -1, -1, -1, -1, -1]
+
+
+def test_cells_that_a_shrunk_array_left_behind_do_not_come_back(repository: ic.Repository) -> None:
+    make_array(repository)
+    warm = WarmUnits()
+    for time in range(3):
+        write(repository, warm, time, 10 + time, (4, 3))
+    session = repository.writable_session("main")
+    resize(session, (1, 3))
+    session.commit("shrunk")
+    write(repository, warm, 3, 13, (4, 3))
+    assert times(repository) == [10, -1, -1, 13]
+
+
+def test_cells_that_codecs_round_are_read_as_they_became(repository: ic.Repository) -> None:
+    make_array(repository, filters=[BitRound(keepbits=2)])
+    warm = WarmUnits()
+    write(repository, warm, 0, 1.7, (8, 3))
+    write(repository, warm, 1, 1.7, (8, 3))
+    assert times(repository)[:2] == [1.75, 1.75]
+    forget_chunks(repository)
+    with pytest.raises(ic.StorageError, match="chunks/"):
+        write(repository, warm, 2, 1.7, (8, 3))
+
+
+def payload(number: int) -> NativeChunk:
+    return NativeChunk(ChunkId(bytes([number] * 12)), 0, 8)
+
+
+def test_the_oldest_units_make_room_for_others() -> None:
+    warm = WarmUnits(most_bytes=24)
+    for number in range(4):
+        warm.keep("/a", (number,), b"codecs", payload(number), np.array([float(number)]))
+    found = [warm.find("/a", (number,), b"codecs", payload(number)) for number in range(4)]
+    assert found == [None, 1.0, 2.0, 3.0]
+    warm.keep("/a", (9,), b"codecs", payload(9), np.zeros(4))
+    assert warm.find("/a", (9,), b"codecs", payload(9)) is None
+    assert warm.find("/a", (1,), b"codecs", payload(1)) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("unit", "codecs", "chunk"),
+    [((1,), b"codecs", payload(0)), ((0,), b"other", payload(0)), ((0,), b"codecs", payload(1))],
+)
+def test_a_unit_is_found_only_where_all_is_as_it_was(
+    unit: tuple[int], codecs: bytes, chunk: NativeChunk
+) -> None:
+    warm = WarmUnits()
+    warm.keep("/a", (0,), b"codecs", payload(0), np.zeros(4))
+    assert warm.find("/a", unit, codecs, chunk) is None
+
+
+def test_cells_stay_what_they_were_when_their_owner_changes_them() -> None:
+    warm = WarmUnits()
+    cells = np.zeros(4)
+    warm.keep("/a", (0,), b"codecs", payload(0), cells)
+    cells[:] = 7
+    found = warm.find("/a", (0,), b"codecs", payload(0))
+    assert found is not None
+    assert found.tolist() == [0, 0, 0, 0]
