@@ -31,6 +31,8 @@ class BatchSizes:
     rows: int | None = None
     # How many units tasks may expect.
     units: int | None = None
+    # Bytes in memory for each byte that Spark's plan told of.
+    expansion: float | None = None
     _schemas: tuple[StructType, pa.Schema] | None = None
 
     @property
@@ -39,6 +41,12 @@ class BatchSizes:
         if self.rows is None or self.row_bytes is None:
             return None
         return self.rows * self.row_bytes <= DRIVER_BYTES
+
+    def surely_fit(self, planned: int | None) -> bool:
+        """Whether the driver takes all of a batch that Spark's plan says to be so large."""
+        if planned is None or self.expansion is None or not self.are_small:
+            return False
+        return planned * self.expansion <= DRIVER_BYTES
 
     @property
     def most_rows(self) -> int | None:
@@ -53,9 +61,10 @@ class BatchSizes:
             self._schemas = known
         return known[1]
 
-    def learn(self, table: pa.Table) -> None:
+    def learn(self, table: pa.Table, planned: int | None = None) -> None:
         self.rows = len(table)
         if len(table):
+            self.expansion = table.nbytes / planned if planned else None
             self.row_bytes = max(table.nbytes / len(table), 1)
 
     def learn_units(self, count: int) -> None:

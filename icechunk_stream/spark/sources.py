@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import pyspark.sql.functions as sql
 
 from icechunk_stream.errors import InvalidInputError, StreamError
+from icechunk_stream.spark.planned_bytes import planned_bytes
 from icechunk_stream.spark.stages import stage
 from icechunk_stream.spark.task_work import quoted
 from icechunk_stream.spark.tasks import RowsInTasks
@@ -74,22 +75,25 @@ class BatchRows:
 
     def _to_driver(self, chosen: DataFrame) -> pa.Table | None:
         """The rows in the driver; None where there are too many for it."""
+        takes_all = self._mode == "driver"
+        planned = None if takes_all else planned_bytes(chosen)
         with stage(chosen, "take rows"):
-            takes_all = self._mode == "driver"
-            table = _unless_refused(chosen) if takes_all else self._if_small(chosen)
+            table = _unless_refused(chosen) if takes_all else self._if_small(chosen, planned)
         if table is not None:
-            self._sizes.learn(table)
+            self._sizes.learn(table, planned)
         return table
 
-    def _if_small(self, chosen: DataFrame) -> pa.Table | None:
+    def _if_small(self, chosen: DataFrame, planned: int | None) -> pa.Table | None:
         """What is there is counted only where no batch before tells how much it may be."""
         if self._sizes.are_small is None:
             self._sizes.measure(chosen)
         most = self._sizes.most_rows
         if not self._sizes.are_small or most is None:
             return None
-        # Spark compiles a plan anew for another number, and this one seldom changes.
-        table = _unless_refused(_first(chosen, 1 << most.bit_length()))
+        if not self._sizes.surely_fit(planned):
+            # Spark compiles a plan anew for another number, and this one seldom changes.
+            chosen = _first(chosen, 1 << most.bit_length())
+        table = _unless_refused(chosen)
         return None if table is None or len(table) > most else table
 
 

@@ -91,7 +91,9 @@ class UnitWriter:
         unplaced: list[bytes] = []
         rows = batches if self.parcels is None else self.parcels.rows(batches, unplaced)
         placed = (self._placed(batch, reached) for batch in rows)
-        for refs in write_chunks(placed, self.plan, self.chunks.writer(), tally):
+        writer = self.chunks.writer()
+        for refs in write_chunks(placed, self.plan, writer, tally):
+            writer.wait()
             yield _report(refs=packed(refs))
         for data in unplaced:
             yield _report(unplaced=data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,8 @@ class PackWriter:
     """Writes chunks into objects that hold many of them, for one task.
 
     Chunks that stay and chunks that the next batch rewrites go into different objects, so that a
-    few live bytes do not keep many dead ones. A chunk is durable once ``flush`` has returned.
+    few live bytes do not keep many dead ones. A chunk is durable once ``flush`` has returned, or
+    ``wait`` after ``start``.
 
     Args:
         storage: Where the repository's objects are.
@@ -54,6 +56,7 @@ class PackWriter:
         self._pack_size = pack_size
         self._complete = _Pack()
         self._partial = _Pack()
+        self._started: list[Future[None]] = []
 
     def add(self, data: BytesLike, *, is_complete: bool) -> Placed:
         """Take a chunk, and say where its bytes will be."""
@@ -70,9 +73,22 @@ class PackWriter:
 
     def flush(self) -> None:
         """Store what waits."""
+        self.start()
+        self.wait()
+
+    def start(self) -> None:
+        """Begin to store what waits."""
         packs = [pack for pack in (self._complete, self._partial) if pack.data]
         self._complete, self._partial = _Pack(), _Pack()
-        self._storage.put_many([(pack.key, memoryview(pack.data)) for pack in packs])
+        pool, put = self._storage.executor, self._storage.put
+        self._started += [pool.submit(put, pack.key, memoryview(pack.data)) for pack in packs]
+
+    def wait(self) -> None:
+        """Return once all that was begun is stored."""
+        started, self._started = self._started, []
+        wait(started)
+        for each in started:
+            each.result()
 
     def _put_larger(self) -> None:
         if len(self._complete.data) >= len(self._partial.data):

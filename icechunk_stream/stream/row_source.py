@@ -38,7 +38,10 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class WrittenChunks:
-    """The references of stored chunks, what became of the rows, and the axes as they need them."""
+    """The references of chunks, what became of the rows, and the axes as they need them.
+
+    ``writers`` may still be storing them.
+    """
 
     refs: tuple[Refs, ...]
     axes: tuple[Axis, ...]
@@ -46,6 +49,12 @@ class WrittenChunks:
     written: int
     duplicates: int
     rejected: Rejected = field(default_factory=Rejected)
+    writers: tuple[PackWriter, ...] = ()
+
+    def wait(self) -> None:
+        """Return once all chunks are stored."""
+        for writer in self.writers:
+            writer.wait()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +81,7 @@ class PlacedSource(Protocol):
     def rejected(self) -> Rejected: ...
 
     def write(self, plans: Sequence[Plan], place: ChunkPlace, warm: WarmUnits) -> WrittenChunks:
-        """Store the chunks of all plans; rows with values that cannot be stored are left out.
+        """Store the chunks of all plans, or begin to; rows that cannot be stored are left out.
 
         Whoever does it in this process makes use of ``warm``.
 
@@ -133,9 +142,10 @@ class PlacedInMemory:
     def write(self, plans: Sequence[Plan], place: ChunkPlace, warm: WarmUnits) -> WrittenChunks:
         refs: list[Refs] = []
         tallies = [Tally(plan) for plan in plans]
-        for plan, tally in zip(plans, tallies, strict=True):
+        writers = tuple(place.writer() for _ in plans)
+        for plan, tally, writer in zip(plans, tallies, writers, strict=True):
             rows = self.rows.table.combine_chunks().to_batches()
-            refs += write_chunks(rows, plan, place.writer(), tally, warm)
+            refs += write_chunks(rows, plan, writer, tally, warm)
         return WrittenChunks(
             refs=tuple(refs),
             axes=self.axes,
@@ -143,6 +153,7 @@ class PlacedInMemory:
             written=max((tally.rows for tally in tallies), default=0),
             duplicates=max((most_duplicates(tally) for tally in tallies), default=0),
             rejected=rejected_by(tallies),
+            writers=writers,
         )
 
 

@@ -36,7 +36,7 @@ def write_chunks(
     tally: Tally | None = None,
     warm: WarmUnits | None = None,
 ) -> Iterator[Refs]:
-    """Store the units that rows touch, and give their references once they are durable.
+    """Store the units that rows touch; their references hold once ``writer.wait()`` has returned.
 
     Rows have the plan's columns, and those of one unit are in one batch, or at the end of one and
     the beginning of the next. Nothing is stored for good before the last reference was taken and
@@ -55,7 +55,7 @@ def write_chunks(
             if len(refs) >= _MAX_REFS:
                 writer.flush()
                 yield refs.take()
-    writer.flush()
+    writer.start()
     if len(refs):
         yield refs.take()
 

@@ -74,6 +74,7 @@ def write_rows(
     policy.check(rejected.bad)
     _grow(session, destination, before.axes, written.axes)
     changed = _set_refs(session, written.refs)
+    written.wait()
     counts = Counts(
         received=placed.rejected.bad.count + written.received,
         written=written.written,

@@ -12,11 +12,16 @@ import zarr
 
 from icechunk_stream.stream.cf_attributes import encoding_of
 from icechunk_stream.stream.targets import ArrayTarget, Plan, Policies
+from icechunk_stream.stream.write_chunks import write_chunks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    import pyarrow as pa
 
     import icechunk_stream as ic
+    from icechunk_stream.stream.packs import PackWriter
+    from icechunk_stream.stream.refs_batch import Refs
 
 Cell = tuple[int, ...]
 
@@ -53,6 +58,15 @@ def plan_of(session: ic.Session, names: Sequence[str], dims: Sequence[str], **op
     options.setdefault("shape", targets[0].shape)
     options.setdefault("grows", (False,) * len(dims))
     return Plan(targets, base=session, **options)
+
+
+def stored_refs(
+    rows: Iterable[pa.RecordBatch], plan: Plan, writer: PackWriter, *options: Any, **named: Any
+) -> list[Refs]:
+    """The references of rows, whose chunks are stored."""
+    refs = [*write_chunks(rows, plan, writer, *options, **named)]
+    writer.wait()
+    return refs
 
 
 def expected(

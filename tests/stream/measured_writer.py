@@ -22,9 +22,8 @@ import icechunk_stream as ic
 from icechunk_stream.storage import local_filesystem_storage
 from icechunk_stream.stream.packs import PackWriter
 from icechunk_stream.stream.refs_batch import ref_tables
-from icechunk_stream.stream.write_chunks import write_chunks
 from tests.resident import forget_peak, peak, resident
-from tests.stream.cells import plan_of
+from tests.stream.cells import plan_of, stored_refs
 
 ROWS_PER_BATCH = 10_000
 PACK = 8 * 2**20
@@ -137,7 +136,7 @@ def write(folder: Path, batch: Batch) -> None:
     repository = ic.Repository.open(storage)
     plan = plan_of(repository.readonly_session("main"), batch.names, ("y", "x"))
     packs = PackWriter(storage, pack_size=PACK)
-    tables = ref_tables(write_chunks(record_batches(batch), plan, packs))
+    tables = ref_tables(stored_refs(record_batches(batch), plan, packs))
     session = repository.writable_session("main")
     for path, table in tables.items():
         session.edits.set_refs(path, table)

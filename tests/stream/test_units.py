@@ -21,8 +21,7 @@ from icechunk_stream.stream.packs import PackWriter
 from icechunk_stream.stream.refs_batch import REFS, ref_tables
 from icechunk_stream.stream.tally import Tally
 from icechunk_stream.stream.targets import ArrayTarget, Plan, Policies
-from icechunk_stream.stream.write_chunks import write_chunks
-from tests.stream.cells import plan_of, target_of
+from tests.stream.cells import plan_of, stored_refs, target_of
 
 DIMS = ("t", "y", "x")
 NAN = float("nan")
@@ -56,7 +55,7 @@ def write(
     repository: ic.Repository, plan: Plan, table: pa.Table, inline: int = 0
 ) -> dict[str, Any]:
     batches = table.combine_chunks().to_batches()
-    return ref_tables(write_chunks(batches, plan, PackWriter(repository.storage, inline)))
+    return ref_tables(stored_refs(batches, plan, PackWriter(repository.storage, inline)))
 
 
 def keep(repository: ic.Repository, tables: dict[str, Any]) -> None:
@@ -170,7 +169,7 @@ def test_values_that_cannot_be_stored_take_their_rows_out_and_are_told(
     far = 2**31
     table = rows([(0, 0), (0, 1), (0, 2)], a=[1, far, 3], b=[far, far, 5], label=["x", "y", "z"])
     tally = Tally(plan)
-    refs = write_chunks(table.to_batches(), plan, PackWriter(repository.storage), tally)
+    refs = stored_refs(table.to_batches(), plan, PackWriter(repository.storage), tally)
     keep(repository, ref_tables(refs))
     assert (tally.rows, tally.bad) == (1, 2)
     bad = pa.Table.from_batches(tally.bad_rows).to_pydict()
@@ -189,7 +188,7 @@ def test_no_more_bad_rows_are_kept_than_asked_for_but_all_are_counted(
     tally = Tally(plan, max_bad_rows=3)
     table = rows(WHOLE, a=range(2**31, 2**31 + 12))
     batches = table.to_batches(max_chunksize=5)
-    assert list(write_chunks(batches, plan, PackWriter(repository.storage), tally)) == []
+    assert stored_refs(batches, plan, PackWriter(repository.storage), tally) == []
     assert (sum(map(len, tally.bad_rows)), tally.bad) == (3, 12)
 
 
@@ -198,7 +197,7 @@ def test_duplicates_are_counted_by_column(repository: ic.Repository) -> None:
     b = pa.array([4, None, 4, None], pa.int32())
     table = rows([(0, 0), (0, 0), (0, 0), (1, 1)], a=[1, 1, 1, 1], b=b)
     tally = Tally(plan)
-    list(write_chunks(table.to_batches(), plan, PackWriter(repository.storage), tally))
+    stored_refs(table.to_batches(), plan, PackWriter(repository.storage), tally)
     assert tally.duplicates == {"a": 2, "b": 1}
 
 
@@ -215,10 +214,10 @@ def test_a_tie_that_a_later_row_beats_is_no_conflict(repository: ic.Repository) 
     table = rows([(0, 0)] * 4, a=[1, 2, 3, 4], n=[5, 5, 6, 1])
     batches = table.to_batches(max_chunksize=2)
     writer = PackWriter(repository.storage)
-    keep(repository, ref_tables(write_chunks(batches, plan, writer)))
+    keep(repository, ref_tables(stored_refs(batches, plan, writer)))
     assert content(repository, "a")[0, 0] == 3
     with pytest.raises(ConflictingRowsError, match="'n' is the same"):
-        list(write_chunks(batches[:1], plan, writer))
+        stored_refs(batches[:1], plan, writer)
 
 
 @pytest.mark.parametrize(
@@ -240,12 +239,12 @@ def test_duplicates_in_other_record_batches_are_duplicates(
     table = rows([(0, 0)] * 3, a=[10, 20, 30], n=orders)
     for size in (1, 2, 3):
         batches = table.to_batches(max_chunksize=size)
-        refs = write_chunks(batches, plan, PackWriter(repository.storage))
+        writer = PackWriter(repository.storage)
         if stays is None:
             with pytest.raises(ConflictingRowsError):
-                list(refs)
+                stored_refs(batches, plan, writer)
         else:
-            keep(repository, ref_tables(refs))
+            keep(repository, ref_tables(stored_refs(batches, plan, writer)))
             assert content(repository, "a")[0, 0] == stays
 
 
@@ -328,7 +327,7 @@ def test_rows_that_were_not_placed_are_refused(
 ) -> None:
     plan = plan_of(arrays(repository, "a"), ["a"], DIMS[:2])
     with pytest.raises(InvalidInputError, match=match):
-        list(write_chunks(table.to_batches(), plan, PackWriter(repository.storage)))
+        stored_refs(table.to_batches(), plan, PackWriter(repository.storage))
 
 
 def test_text_orders_no_duplicates(repository: ic.Repository) -> None:
@@ -342,7 +341,7 @@ def test_a_unit_that_two_writers_wrote_is_refused(repository: ic.Repository) -> 
     plan = plan_of(arrays(repository, "a"), ["a"], DIMS[:2])
     table = rows([(0, 0), (7, 5), (0, 1)], a=[1, 2, 3])
     batches = table.to_batches(max_chunksize=1)
-    refs = list(write_chunks(batches, plan, PackWriter(repository.storage)))
+    refs = stored_refs(batches, plan, PackWriter(repository.storage))
     with pytest.raises(ic.InternalError, match=r"\(0, 0\) of /a was written twice"):
         ref_tables(refs)
 

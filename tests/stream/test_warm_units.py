@@ -16,8 +16,7 @@ from icechunk_stream.format.ids import ChunkId
 from icechunk_stream.stream.packs import PackWriter
 from icechunk_stream.stream.refs_batch import ref_tables
 from icechunk_stream.stream.warm_units import WarmUnits
-from icechunk_stream.stream.write_chunks import write_chunks
-from tests.stream.cells import plan_of
+from tests.stream.cells import plan_of, stored_refs
 
 DIMS = ("t", "y")
 Array = np.ndarray[Any, Any]
@@ -44,7 +43,7 @@ def write(
     base = repository.readonly_session("main")
     plan = plan_of(base, ["a"], DIMS, shape=shape, grows=(True, False))
     writer = PackWriter(repository.storage, 0)
-    found = write_chunks(pa.table(rows).to_batches(), plan, writer, warm=warm)
+    found = stored_refs(pa.table(rows).to_batches(), plan, writer, warm=warm)
     session = repository.writable_session("main")
     for path, table in ref_tables(found).items():
         session.edits.set_refs(path, table)

@@ -24,9 +24,8 @@ from icechunk_stream.stream.layout import Duplicates, OnNull
 from icechunk_stream.stream.packs import PackWriter
 from icechunk_stream.stream.refs_batch import ref_tables
 from icechunk_stream.stream.targets import Plan, Policies
-from icechunk_stream.stream.write_chunks import write_chunks
 from tests.oracle.libraries import KNOWS_V2, REFERENCE, SPEC_VERSIONS
-from tests.stream.cells import Conflict, Row, expected, plan_of
+from tests.stream.cells import Conflict, Row, expected, plan_of, stored_refs
 from tests.stream.unit_order import by_unit
 
 pytestmark = pytest.mark.compat
@@ -200,7 +199,7 @@ def written(repository: ic.Repository, plan: Plan, case: Case) -> dict[str, Any]
     # One batch may have its rows in any order.
     rows = table_of(case)
     batches = cut(by_unit(rows, plan) if case.cuts else rows, case.cuts)
-    return ref_tables(write_chunks(batches, copy, PackWriter(repository.storage, case.inline)))
+    return ref_tables(stored_refs(batches, copy, PackWriter(repository.storage, case.inline)))
 
 
 def commit(repository: ic.Repository, case: Case, tables: dict[str, Any]) -> None:

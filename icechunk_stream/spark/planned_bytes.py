@@ -1,0 +1,22 @@
+"""How large rows are where they come from, before any of them is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def planned_bytes(df: DataFrame) -> int | None:
+    """What Spark's plan says: files tell their sizes, all else counts as larger than anything.
+
+    None where nobody may ask the plan, as in Spark Connect and on shared clusters.
+    """
+    plan = getattr(df, "_jdf", None)
+    if plan is None:
+        return None
+    try:
+        return int(plan.queryExecution().optimizedPlan().stats().sizeInBytes())
+    except Exception:  # noqa: BLE001 - whatever forbids it, the size is not known then
+        return None
