@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from icechunk_stream.spark.arrow_batches import BATCH_BYTES, RECORDS
 from icechunk_stream.spark.column_bytes import from_parts, parts_of, sizes_of, to_parts
@@ -74,9 +75,10 @@ class Parcels:
     schema: pa.Schema
 
     @property
-    def ddl(self) -> str:
+    def columns(self) -> StructType:
         """The columns of parcels, for Spark."""
-        return ", ".join([f"`{UNIT}` long", *(f"`{name}` binary" for name in self._names)])
+        parts = [StructField(name, BinaryType()) for name in self._names]
+        return StructType([StructField(UNIT, LongType()), *parts])
 
     def of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows that have the number of their unit as parcels; a unit may have several."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql.types import ArrayType, BinaryType, LongType, StructField, StructType
 
 from icechunk_stream.errors import StreamError
 from icechunk_stream.spark.parcels import Parcels, packed, together
@@ -34,9 +35,13 @@ _REPORT = pa.schema(
         ("reached", pa.list_(pa.int64())),
     ]
 )
-REPORT_DDL = (
-    "refs binary, unplaced binary, rejected binary, received long, written long, duplicates long,"
-    " reached array<long>"
+# Not as a text, which Spark would parse anew for each batch.
+REPORT = StructType(
+    [
+        *(StructField(name, BinaryType()) for name in _PACKED),
+        *(StructField(name, LongType()) for name in _COUNTS),
+        StructField("reached", ArrayType(LongType())),
+    ]
 )
 
 

@@ -122,7 +122,7 @@ class PlacedByTasks:
     def _written(self, plan: Plan, chunks: ChunkPlace, *, tells: bool) -> Reports:
         parcels = Parcels(_row_schema(plan, self.schema))
         placer = RowPlacer(self.known, replace(plan, base=None), parcels, tells)
-        rows = self.df.mapInArrow(carried(placer), parcels.ddl)
+        rows = self.df.mapInArrow(carried(placer), parcels.columns)
         with counted_rows(self.df):
             return write_units(rows, UnitWriter(plan, chunks, parcels), self.sizes.units or 1)
 
@@ -164,7 +164,7 @@ class PlacedInTasks:
         with counted_rows(rows):
             if units > MOST_UNITS:
                 return write_units(rows, UnitWriter(plan, chunks, None), units)
-            rows = rows.mapInArrow(carried(parcels.of), parcels.ddl)
+            rows = rows.mapInArrow(carried(parcels.of), parcels.columns)
             return write_units(rows, UnitWriter(plan, chunks, parcels), units)
 
     def _units_at_most(self, plan: Plan) -> int:

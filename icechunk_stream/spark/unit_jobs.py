@@ -11,7 +11,7 @@ from pyspark.errors import PythonException
 from icechunk_stream.spark.carried import carried
 from icechunk_stream.spark.even_partitions import in_turn
 from icechunk_stream.spark.parcels import unpacked
-from icechunk_stream.spark.task_work import REPORT_DDL, quoted
+from icechunk_stream.spark.task_work import REPORT, quoted
 from icechunk_stream.stream.dimensions import Regular
 from icechunk_stream.stream.placement import label_column
 from icechunk_stream.stream.rejected import bad_rows_of
@@ -69,7 +69,7 @@ def write_units(rows: DataFrame, work: UnitWriter, units: int) -> Reports:
         quoted(UNIT)
     )
     try:
-        return Reports(work.plan.dims, by_unit.mapInArrow(carried(work), REPORT_DDL).toArrow())
+        return Reports(work.plan.dims, by_unit.mapInArrow(carried(work), REPORT).toArrow())
     except PythonException as error:
         error.add_note(_IF_TASKS_CANNOT)
         raise
