@@ -8,7 +8,7 @@ import random
 import statistics
 from contextlib import suppress
 from dataclasses import dataclass, field
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any, Literal
 
 import psutil
@@ -28,6 +28,8 @@ _HEADER = (
     "| side | s a batch: median, min | rows/s | files put | MB put | bytes put for one of values"
     " | workers' CPU s |"
 )
+# Python workers collect garbage after their tasks, which is not the next side's to wait for.
+_PAUSE = 0.3
 Who = Literal["driver", "JVM", "workers"]
 
 
@@ -84,6 +86,7 @@ class Side:
         # Spark keeps workers for each environment: what one side leaves in them is not another's.
         df.sparkSession.sparkContext.environment["BENCH_SIDE"] = self.name
         gc.collect()
+        sleep(_PAUSE)
         processes = Processes()
         cpu, began = processes.worker_cpu(), perf_counter()
         self.write(df, batch)
