@@ -57,27 +57,26 @@ def locate(batch: pa.RecordBatch, plan: Plan, capacity: int = 0) -> Located:
 
 
 def _by_unit(rows: _Numbered, order: Numbers | None) -> Located:
-    numbers, within = rows.numbers, rows.within
-    if order is not None:
-        numbers, within = numbers[order], within[order]
+    numbers = rows.numbers if order is None else rows.numbers[order]
+    cells = rows.cells if order is None else rows.cells[order]
     is_start = np.ones(len(numbers), np.bool_)
     np.not_equal(numbers[1:], numbers[:-1], out=is_start[1:])
-    starts = np.append(np.flatnonzero(is_start), len(numbers))
-    first = starts[:-1] if order is None else order[starts[:-1]]
-    ranks = np.repeat(np.arange(len(first)), np.diff(starts))
-    return Located(rows.units(first), ranks * rows.size + within, starts, order)
+    first = np.flatnonzero(is_start)
+    starts = np.append(first, len(numbers))
+    touched = numbers[first].astype(np.int64)
+    cells = cells + np.repeat(rows.shifts(touched), np.diff(starts))
+    return Located(rows.units(touched), cells, starts, order)
 
 
 def _in_any_order(rows: _Numbered) -> Located:
-    last = np.full(rows.count, -1)
-    for block in row_blocks(len(rows.numbers)):
-        last[rows.numbers[block]] = np.arange(block.start, block.stop)
-    is_touched = last >= 0
-    ranks = np.cumsum(is_touched) - 1
-    cells = np.empty(len(rows.numbers), np.int64)
-    for block in row_blocks(len(rows.numbers)):
-        cells[block] = ranks[rows.numbers[block]] * rows.size + rows.within[block]
-    return Located(rows.units(last[is_touched]), cells)
+    is_touched = np.zeros(rows.count, np.bool_)
+    is_touched[rows.numbers] = True
+    touched, cells = np.flatnonzero(is_touched), rows.cells
+    if len(touched) < rows.count:
+        shifts = np.zeros(rows.count, np.int64)
+        shifts[touched] = rows.shifts(touched)
+        cells = cells + shifts[rows.numbers]
+    return Located(rows.units(touched), cells)
 
 
 def unit_numbers(batch: pa.RecordBatch | pa.Table, plan: Plan) -> npt.NDArray[np.int64]:
@@ -106,46 +105,52 @@ def stable_order(numbers: Numbers, count: int) -> Numbers:
 class _Numbered:
     """Rows with the number of their unit, below ``count`` and in the order of units.
 
-    ``within`` are flat positions in a unit of ``size`` cells.
+    ``cells`` are flat positions in units of ``size`` cells that lie side by side by their numbers.
+    ``distinct`` are the units by number, where these are not simply counted.
     """
 
-    plan: Plan
-    indices: tuple[Numbers, ...]
+    along: tuple[_Along, ...]
     numbers: Numbers
+    cells: Numbers
     count: int
-    within: Numbers
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.plan.unit)
+    size: int
+    distinct: Numbers | None = None
 
     @property
     def are_sorted(self) -> bool:
         return bool((self.numbers[1:] >= self.numbers[:-1]).all())
 
-    def units(self, rows: Numbers) -> Numbers:
-        """The units of some rows."""
-        pairs = zip(self.indices, self.plan.unit, strict=True)
-        return np.stack([along[rows] // size for along, size in pairs], axis=1)
+    def units(self, numbers: Numbers) -> Numbers:
+        """The units of some numbers."""
+        if self.distinct is not None:
+            return self.distinct[numbers]
+        places = np.unravel_index(numbers, [each.extent for each in self.along])
+        pairs = zip(places, self.along, strict=True)
+        return np.stack([place + each.first for place, each in pairs], axis=1)
+
+    def shifts(self, touched: Numbers) -> Numbers:
+        """By how much cells move where the units of these numbers alone lie side by side."""
+        return (np.arange(len(touched)) - touched) * self.size
 
 
 def _numbered(batch: pa.RecordBatch, plan: Plan) -> _Numbered:
     axes = zip(plan.dims, plan.shape, plan.unit, strict=True)
     along = tuple(_Along.of(_indices(batch, name, length), size) for name, length, size in axes)
-    extents = tuple(each.extent for each in along)
-    count = math.prod(extents)
-    is_countable = count < _MAX_NUMBER
-    numbers = np.empty(len(batch), _kind(count if is_countable else 0))
-    within = np.empty(len(batch), _kind(math.prod(plan.unit)))
+    extents, size = tuple(each.extent for each in along), math.prod(plan.unit)
+    count, distinct = math.prod(extents), None
+    numbers, cells = np.empty(len(batch), _kind(count)), np.empty(len(batch), np.int64)
+    if count >= _MAX_NUMBER:
+        units = np.stack([each.indices // each.size for each in along], axis=1)
+        distinct, numbers = np.unique(units, axis=0, return_inverse=True)
+        count = len(distinct)
     for rows in row_blocks(len(batch)):
         units, rests = zip(*(each.divided(rows) for each in along), strict=True)
-        within[rows] = _flat(rests, plan.unit, within.dtype)
-        if is_countable:
+        if distinct is None:
             numbers[rows] = _flat(units, extents, numbers.dtype)
-    if not is_countable:
-        units = tuple(each.indices // each.size for each in along)
-        numbers, count = np.unique(units, axis=1, return_inverse=True)[1], len(batch)
-    return _Numbered(plan, tuple(each.indices for each in along), numbers, count, within)
+        # Where cells are beyond 64 bits, shifts bring them back.
+        cells[rows] = _flat(rests, plan.unit, _kind(size))
+        cells[rows] += numbers[rows].astype(np.int64) * size
+    return _Numbered(along, numbers, cells, count, size, distinct)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

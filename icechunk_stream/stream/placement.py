@@ -59,6 +59,8 @@ def place(column: pa.Array, axis: Axis) -> Placed:
         return _nowhere(len(column))
     if isinstance(axis.dimension, Regular) and has_grid_labels(column.type, axis.dimension):
         return _place_in_blocks(column, axis.dimension, axis.size + axis.max_growth)
+    if _is_short_span(column):
+        return _place_numbers(column.to_numpy(), column.type, axis)
     codes = column.dictionary_encode()
     distinct = _place_distinct(codes.dictionary, axis)
     rows = codes.indices.fill_null(len(codes.dictionary)).to_numpy()
@@ -110,6 +112,31 @@ def label_column(axis: Axis, indices: NDArray[np.int64]) -> pa.Array:
         return labels.take(pa.array(indices - first))
     stored = _known(axis).take(pa.array(indices))
     return stored if pa.types.is_string(stored.type) else axis.encoding.decode(stored.to_numpy())
+
+
+def _is_short_span(column: pa.Array) -> bool:
+    """Whether a table of all integers from the lowest one up has no more entries than rows."""
+    if not pa.types.is_integer(column.type) or pa.types.is_uint64(column.type):
+        return False
+    numbers = column.to_numpy() if not column.null_count else np.zeros(0)
+    return bool(len(numbers)) and int(numbers.max()) - int(numbers.min()) < len(numbers)
+
+
+def _place_numbers(numbers: NDArray[np.integer[Any]], kind: pa.DataType, axis: Axis) -> Placed:
+    """Place integers by a table, where others have to be hashed."""
+    low, high = int(numbers.min()), int(numbers.max())
+    is_there = np.zeros(high - low + 1, np.bool_)
+    for rows in row_blocks(len(numbers)):
+        is_there[numbers[rows].astype(np.int64) - low] = True
+    known = np.flatnonzero(is_there)
+    distinct = _place_distinct(pa.array(known + low, kind), axis)
+    table = Placed(np.full(len(is_there), MISSING), np.zeros(len(is_there), np.uint8))
+    table.indices[known], table.reasons[known] = distinct.indices, distinct.reasons
+    placed = Placed(np.empty(len(numbers), np.int64), np.empty(len(numbers), np.uint8))
+    for rows in row_blocks(len(numbers)):
+        at = numbers[rows].astype(np.int64) - low
+        placed.indices[rows], placed.reasons[rows] = table.indices[at], table.reasons[at]
+    return placed
 
 
 def _place_in_blocks(column: pa.Array, regular: Regular, limit: int) -> Placed:

@@ -15,6 +15,7 @@ from icechunk_stream.errors import BadRowsError, InvalidInputError, LayoutError
 from icechunk_stream.stream.axes import Axis
 from icechunk_stream.stream.bad_rows import BadRows
 from icechunk_stream.stream.dimensions import OnLate, append, fixed
+from icechunk_stream.stream.encodings import Encoding
 from icechunk_stream.stream.placement import Reason, coordinate_values, new_labels, place
 from tests.stream.axis_model import KINDS, Kind, Model, number, of_times
 
@@ -39,6 +40,26 @@ def labels_of(axis: Axis) -> list[Any]:
 def outcomes(placed: Any) -> list[tuple[int, Reason]]:
     indices, reasons = placed.indices.tolist(), placed.reasons.tolist()
     return [(index, Reason(reason)) for index, reason in zip(indices, reasons, strict=True)]
+
+
+INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("end", ["min", "max"])
+def test_integers_side_by_side_are_found_at_both_ends_of_their_type(dtype: str, end: str) -> None:
+    limits = np.iinfo(dtype)
+    first = int(limits.min) if end == "min" else int(limits.max) - 199
+    labels = [first + offset for offset in range(0, 200, 2)]
+    encoding = Encoding(np.dtype(dtype))
+    stored = pa.array(labels, encoding.stored_type)
+    axis = Axis("x", "x", fixed(), len(labels), encoding, stored)
+    asked = [first + offset for offset in (*range(200), *range(199, -1, -1))]
+    found = place(pa.array(asked, pa.from_numpy_dtype(np.dtype(dtype))), axis)
+    expected = [labels.index(each) if each in labels else -1 for each in asked]
+    assert found.indices.tolist() == expected
+    unknown = [Reason.FINE if index >= 0 else Reason.UNKNOWN_LABEL for index in expected]
+    assert found.reasons.tolist() == unknown
 
 
 @st.composite
