@@ -31,7 +31,7 @@ class BatchSizes:
     rows: int | None = None
     # How many units tasks may expect.
     units: int | None = None
-    # Bytes in memory for each byte that Spark's plan told of.
+    # The most bytes in memory for a byte that Spark's plan told of.
     expansion: float | None = None
     _schemas: tuple[StructType, pa.Schema] | None = None
 
@@ -64,7 +64,8 @@ class BatchSizes:
     def learn(self, table: pa.Table, planned: int | None = None) -> None:
         self.rows = len(table)
         if len(table):
-            self.expansion = table.nbytes / planned if planned else None
+            if planned:
+                self.expansion = max(table.nbytes / planned, self.expansion or 1)
             self.row_bytes = max(table.nbytes / len(table), 1)
 
     def learn_units(self, count: int) -> None:

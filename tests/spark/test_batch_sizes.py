@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from icechunk_stream.spark import Rows, batch_sizes, fixed, regular
+from icechunk_stream.spark import Rows, batch_sizes, fixed, regular, sources
 from icechunk_stream.spark.batch_sizes import BatchSizes
+from icechunk_stream.spark.planned_bytes import planned_bytes
 from icechunk_stream.spark.sources import BatchRows
 from icechunk_stream.spark.tasks import RowsInTasks
 from icechunk_stream.stream.row_source import RowsInMemory
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
 LAYOUT = Rows({"time": regular(0, 1), "station": fixed(["a"])}, {"temp": "float64"})
@@ -69,6 +72,45 @@ def test_a_batch_that_is_larger_than_those_before_comes_in_part_at_most(
     assert take(rows_of(spark, 1_000_000, skewed=True), sizes) is RowsInTasks
     assert taken[0] == 10
     assert taken[1] < 10_000
+
+
+def test_files_that_are_small_enough_are_taken_without_a_limit(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, taken: list[int]
+) -> None:
+    limits: list[int] = []
+
+    def limited(df: DataFrame, count: int) -> DataFrame:
+        limits.append(count)
+        return first(df, count)
+
+    def in_files(count: int) -> DataFrame:
+        rows_of(spark, count).coalesce(1).write.parquet(str(tmp_path / str(count)))
+        return spark.read.parquet(str(tmp_path / str(count)))
+
+    first = sources._first
+    monkeypatch.setattr(sources, "_first", limited)
+    monkeypatch.setattr(batch_sizes, "DRIVER_BYTES", ROW_BYTES * 2_000)
+    sizes = BatchSizes()
+    found = [(take(in_files(count), sizes), len(limits)) for count in (200, 201, 20_000)]
+    # What nothing is known of, and what its files say to be large, has a limit.
+    assert found == [(RowsInMemory, 1), (RowsInMemory, 1), (RowsInTasks, 2)]
+    assert taken[:2] == [200, 201]
+    assert taken[2] < 20_000
+
+
+class Unasked:
+    """Rows as Spark Connect has them, without a plan, or a cluster that keeps it to itself."""
+
+    def __init__(self, **hidden: object) -> None:
+        self.__dict__ |= hidden
+
+
+@pytest.mark.parametrize("rows", [Unasked(), Unasked(_jdf=None), Unasked(_jdf=Unasked())])
+def test_where_the_plan_cannot_be_asked_no_batch_is_known_to_fit(rows: Any) -> None:
+    assert planned_bytes(rows) is None
+    sizes = BatchSizes(row_bytes=40, rows=10, expansion=1)
+    assert not sizes.surely_fit(None)
+    assert sizes.surely_fit(40)
 
 
 def test_what_was_seen_of_batches_tells_of_the_next_one(
