@@ -44,12 +44,11 @@ class BaseUnits:
 
     def at_hand(self, path: str, unit: Unit) -> npt.NDArray[Any] | None:
         """Cells of a unit that are in memory; nobody may change them."""
-        if self._warm is None or path not in self._exact:
+        # Where nothing is at hand, payloads are looked up side by side with all else.
+        if self._warm is None or path not in self._exact or not self._warm.may_have(path, unit):
             return None
         payload = self._payload(path, unit)
-        if payload is None:
-            return None
-        return self._warm.find(path, unit, self._exact[path], payload)
+        return None if payload is None else self._warm.find(path, unit, self._exact[path], payload)
 
     def keep(self, path: str, unit: Unit, payload: ChunkPayload, cells: npt.NDArray[Any]) -> None:
         """Have cells at hand once the unit is what they were stored as."""

@@ -140,8 +140,8 @@ def _numbered(batch: pa.RecordBatch, plan: Plan) -> _Numbered:
     count, distinct = math.prod(extents), None
     numbers, cells = np.empty(len(batch), _kind(count)), np.empty(len(batch), np.int64)
     if count >= _MAX_NUMBER:
-        units = np.stack([each.indices // each.size for each in along], axis=1)
-        distinct, numbers = np.unique(units, axis=0, return_inverse=True)
+        places = np.stack([each.indices // each.size for each in along], axis=1)
+        distinct, numbers = np.unique(places, axis=0, return_inverse=True)
         count = len(distinct)
     for rows in row_blocks(len(batch)):
         units, rests = zip(*(each.divided(rows) for each in along), strict=True)

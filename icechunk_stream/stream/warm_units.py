@@ -37,6 +37,10 @@ class WarmUnits:
         self._bytes = 0
         self._units: dict[tuple[str, Unit], _Warm] = {}
 
+    def may_have(self, path: str, unit: Unit) -> bool:
+        """Whether a unit is there, be it as it was or not."""
+        return (path, unit) in self._units
+
     def find(self, path: str, unit: Unit, codecs: bytes, payload: ChunkPayload) -> Cells | None:
         """The cells of a unit, which nobody may change; None where others are there, or none."""
         warm = self._units.get((path, unit))
