@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # What the driver takes of a batch when it may choose.
 DRIVER_BYTES = 32 * 2**20
+# Files hardly hold rows of different cells in a smaller part of the memory that they take.
+_PACKED = 64
 # Where a long value lies takes that much, and what is nested is guessed.
 _OTHER_WIDTH = 8
 _LONG = (StringType, BinaryType)
@@ -31,8 +33,6 @@ class BatchSizes:
     rows: int | None = None
     # How many units tasks may expect.
     units: int | None = None
-    # The most bytes in memory for a byte that Spark's plan told of.
-    expansion: float | None = None
     _schemas: tuple[StructType, pa.Schema] | None = None
 
     @property
@@ -44,9 +44,7 @@ class BatchSizes:
 
     def surely_fit(self, planned: int | None) -> bool:
         """Whether the driver takes all of a batch that Spark's plan says to be so large."""
-        if planned is None or self.expansion is None or not self.are_small:
-            return False
-        return planned * self.expansion <= DRIVER_BYTES
+        return bool(self.are_small) and planned is not None and planned * _PACKED <= DRIVER_BYTES
 
     @property
     def most_rows(self) -> int | None:
@@ -61,11 +59,9 @@ class BatchSizes:
             self._schemas = known
         return known[1]
 
-    def learn(self, table: pa.Table, planned: int | None = None) -> None:
+    def learn(self, table: pa.Table) -> None:
         self.rows = len(table)
         if len(table):
-            if planned:
-                self.expansion = max(table.nbytes / planned, self.expansion or 1)
             self.row_bytes = max(table.nbytes / len(table), 1)
 
     def learn_units(self, count: int) -> None:

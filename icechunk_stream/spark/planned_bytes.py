@@ -9,9 +9,10 @@ if TYPE_CHECKING:
 
 
 def planned_bytes(df: DataFrame) -> int | None:
-    """What Spark's plan says: files tell their sizes, all else counts as larger than anything.
+    """What Spark's plan says of the sources: files tell their sizes, streams of messages do not.
 
-    None where nobody may ask the plan, as in Spark Connect and on shared clusters.
+    Those count as larger than anything. What is made of the rows on their way does not count. None
+    where nobody may ask the plan, as in Spark Connect and on shared clusters.
     """
     plan = getattr(df, "_jdf", None)
     if plan is None:

@@ -75,22 +75,21 @@ class BatchRows:
 
     def _to_driver(self, chosen: DataFrame) -> pa.Table | None:
         """The rows in the driver; None where there are too many for it."""
-        takes_all = self._mode == "driver"
-        planned = None if takes_all else planned_bytes(chosen)
         with stage(chosen, "take rows"):
-            table = _unless_refused(chosen) if takes_all else self._if_small(chosen, planned)
+            takes_all = self._mode == "driver"
+            table = _unless_refused(chosen) if takes_all else self._if_small(chosen)
         if table is not None:
-            self._sizes.learn(table, planned)
+            self._sizes.learn(table)
         return table
 
-    def _if_small(self, chosen: DataFrame, planned: int | None) -> pa.Table | None:
+    def _if_small(self, chosen: DataFrame) -> pa.Table | None:
         """What is there is counted only where no batch before tells how much it may be."""
         if self._sizes.are_small is None:
             self._sizes.measure(chosen)
         most = self._sizes.most_rows
         if not self._sizes.are_small or most is None:
             return None
-        if not self._sizes.surely_fit(planned):
+        if not self._sizes.surely_fit(planned_bytes(chosen)):
             # Spark compiles a plan anew for another number, and this one seldom changes.
             chosen = _first(chosen, 1 << most.bit_length())
         table = _unless_refused(chosen)

@@ -96,10 +96,10 @@ class UnitWriter:
         unplaced: list[bytes] = []
         rows = batches if self.parcels is None else self.parcels.rows(batches, unplaced)
         placed = (self._placed(batch, reached) for batch in rows)
-        writer = self.chunks.writer()
-        for refs in write_chunks(placed, self.plan, writer, tally):
-            writer.wait()
-            yield _report(refs=packed(refs))
+        with self.chunks.writer() as writer:
+            for refs in write_chunks(placed, self.plan, writer, tally):
+                writer.wait()
+                yield _report(refs=packed(refs))
         for data in unplaced:
             yield _report(unplaced=data)
         for rows_left in tally.bad_rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from icechunk_stream.stream.row_source import Rejected, WrittenChunks
 from icechunk_stream.stream.targets import DELETE, UNIT, index_column
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -107,17 +108,18 @@ class PlacedByTasks:
     def rejected(self) -> Rejected:
         return Rejected()
 
-    def write(
+    @contextmanager
+    def writing(
         self,
         plans: Sequence[Plan],
         place: ChunkPlace,
         warm: WarmUnits,  # noqa: ARG002 - they are not where the tasks are
-    ) -> WrittenChunks:
+    ) -> Iterator[WrittenChunks]:
         with stage(self.df, "write chunks"):
             reports = [
                 self._written(plan, place, tells=not number) for number, plan in enumerate(plans)
             ]
-        return _remembered(gathered(reports, self.known, self.schema), self.sizes)
+        yield _remembered(gathered(reports, self.known, self.schema), self.sizes)
 
     def _written(self, plan: Plan, chunks: ChunkPlace, *, tells: bool) -> Reports:
         parcels = Parcels(_row_schema(plan, self.schema))
@@ -147,15 +149,16 @@ class PlacedInTasks:
     def rejected(self) -> Rejected:
         return self.located.rejected
 
-    def write(
+    @contextmanager
+    def writing(
         self,
         plans: Sequence[Plan],
         place: ChunkPlace,
         warm: WarmUnits,  # noqa: ARG002 - they are not where the tasks are
-    ) -> WrittenChunks:
+    ) -> Iterator[WrittenChunks]:
         with stage(self.df, "write chunks"):
             reports = [self._written(plan, place) for plan in plans]
-        return _remembered(gathered(reports, self.axes, self.schema), self.sizes)
+        yield _remembered(gathered(reports, self.axes, self.schema), self.sizes)
 
     def _written(self, plan: Plan, chunks: ChunkPlace) -> Reports:
         parcels = Parcels(_row_schema(plan, self.schema))

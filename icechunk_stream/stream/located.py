@@ -141,8 +141,9 @@ def _numbered(batch: pa.RecordBatch, plan: Plan) -> _Numbered:
     numbers, cells = np.empty(len(batch), _kind(count)), np.empty(len(batch), np.int64)
     if count >= _MAX_NUMBER:
         places = np.stack([each.indices // each.size for each in along], axis=1)
-        distinct, numbers = np.unique(places, axis=0, return_inverse=True)
-        count = len(distinct)
+        distinct, inverse = np.unique(places, axis=0, return_inverse=True)
+        # Some releases of numpy give it a second axis.
+        numbers, count = inverse.reshape(-1), len(distinct)
     for rows in row_blocks(len(batch)):
         units, rests = zip(*(each.divided(rows) for each in along), strict=True)
         if distinct is None:

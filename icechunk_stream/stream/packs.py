@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from icechunk_stream.assets import chunk_key
 from icechunk_stream.effects import random_bytes
@@ -30,7 +30,8 @@ class PackWriter:
 
     Chunks that stay and chunks that the next batch rewrites go into different objects, so that a
     few live bytes do not keep many dead ones. A chunk is durable once ``flush`` has returned, or
-    ``wait`` after ``start``.
+    ``wait`` after ``start``; at the end of a ``with`` block all that was begun is. After an error
+    nothing goes on behind the caller's back.
 
     Args:
         storage: Where the repository's objects are.
@@ -58,6 +59,17 @@ class PackWriter:
         self._partial = _Pack()
         self._started: list[Future[None]] = []
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.wait()
+            return
+        for each in self._started:
+            each.cancel()
+        wait(self._started)
+
     def add(self, data: BytesLike, *, is_complete: bool) -> Placed:
         """Take a chunk, and say where its bytes will be."""
         size = memoryview(data).nbytes
@@ -73,22 +85,27 @@ class PackWriter:
 
     def flush(self) -> None:
         """Store what waits."""
-        self.start()
         self.wait()
+        self._storage.put_many(self._taken())
 
     def start(self) -> None:
-        """Begin to store what waits."""
-        packs = [pack for pack in (self._complete, self._partial) if pack.data]
-        self._complete, self._partial = _Pack(), _Pack()
+        """Begin to store what waits, once nothing is left of what was begun before."""
+        self.wait()
         pool, put = self._storage.executor, self._storage.put
-        self._started += [pool.submit(put, pack.key, memoryview(pack.data)) for pack in packs]
+        self._started = [pool.submit(put, key, data) for key, data in self._taken()]
 
     def wait(self) -> None:
         """Return once all that was begun is stored."""
-        started, self._started = self._started, []
-        wait(started)
-        for each in started:
+        wait(self._started)
+        for each in self._started:
             each.result()
+        self._started = []
+
+    def _taken(self) -> list[tuple[str, memoryview]]:
+        """What waits, and no longer does."""
+        packs = [pack for pack in (self._complete, self._partial) if pack.data]
+        self._complete, self._partial = _Pack(), _Pack()
+        return [(pack.key, memoryview(pack.data)) for pack in packs]
 
     def _put_larger(self) -> None:
         if len(self._complete.data) >= len(self._partial.data):

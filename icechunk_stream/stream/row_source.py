@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,7 +16,8 @@ from icechunk_stream.stream.tally import Tally
 from icechunk_stream.stream.write_chunks import write_chunks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from icechunk_stream.storage import Storage
     from icechunk_stream.stream.axes import Axis
@@ -38,10 +40,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class WrittenChunks:
-    """The references of chunks, what became of the rows, and the axes as they need them.
-
-    ``writers`` may still be storing them.
-    """
+    """The references of chunks, what became of the rows, and the axes as they need them."""
 
     refs: tuple[Refs, ...]
     axes: tuple[Axis, ...]
@@ -49,12 +48,6 @@ class WrittenChunks:
     written: int
     duplicates: int
     rejected: Rejected = field(default_factory=Rejected)
-    writers: tuple[PackWriter, ...] = ()
-
-    def wait(self) -> None:
-        """Return once all chunks are stored."""
-        for writer in self.writers:
-            writer.wait()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +73,13 @@ class PlacedSource(Protocol):
     @property
     def rejected(self) -> Rejected: ...
 
-    def write(self, plans: Sequence[Plan], place: ChunkPlace, warm: WarmUnits) -> WrittenChunks:
-        """Store the chunks of all plans, or begin to; rows that cannot be stored are left out.
+    def writing(
+        self, plans: Sequence[Plan], place: ChunkPlace, warm: WarmUnits
+    ) -> AbstractContextManager[WrittenChunks]:
+        """Write the chunks of all plans; they are stored when the block ends.
 
-        Whoever does it in this process makes use of ``warm``.
+        Rows with values that cannot be stored are left out. Whoever does it in this process makes
+        use of ``warm``.
 
         Raises:
             ConflictingRowsError: rows give different values to one cell.
@@ -139,11 +135,18 @@ class PlacedInMemory:
     def rejected(self) -> Rejected:
         return Rejected(self.rows.bad, self.rows.rejected)
 
-    def write(self, plans: Sequence[Plan], place: ChunkPlace, warm: WarmUnits) -> WrittenChunks:
+    @contextmanager
+    def writing(
+        self, plans: Sequence[Plan], place: ChunkPlace, warm: WarmUnits
+    ) -> Iterator[WrittenChunks]:
+        warm.begin()
+        with place.writer() as writer:
+            yield self._written(plans, writer, warm)
+
+    def _written(self, plans: Sequence[Plan], writer: PackWriter, warm: WarmUnits) -> WrittenChunks:
         refs: list[Refs] = []
         tallies = [Tally(plan) for plan in plans]
-        writers = tuple(place.writer() for _ in plans)
-        for plan, tally, writer in zip(plans, tallies, writers, strict=True):
+        for plan, tally in zip(plans, tallies, strict=True):
             rows = self.rows.table.combine_chunks().to_batches()
             refs += write_chunks(rows, plan, writer, tally, warm)
         return WrittenChunks(
@@ -153,7 +156,6 @@ class PlacedInMemory:
             written=max((tally.rows for tally in tallies), default=0),
             duplicates=max((most_duplicates(tally) for tally in tallies), default=0),
             rejected=rejected_by(tallies),
-            writers=writers,
         )
 
 

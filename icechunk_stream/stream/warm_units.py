@@ -14,15 +14,22 @@ if TYPE_CHECKING:
     Unit = tuple[int, ...]
 
 _MOST_BYTES = 32 * 2**20
+# What a unit takes besides its cells.
+_UNIT_BYTES = 1_024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Warm:
-    """Cells, by which codecs they were encoded, and where the bytes are."""
+    """Cells, by which codecs they were encoded, where the bytes are, and of which batch."""
 
     codecs: bytes
     payload: ChunkPayload
     cells: Cells
+    batch: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.cells.nbytes + _UNIT_BYTES
 
 
 class WarmUnits:
@@ -35,7 +42,12 @@ class WarmUnits:
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
+        self._batch = 0
         self._units: dict[tuple[str, Unit], _Warm] = {}
+
+    def begin(self) -> None:
+        """Begin a batch: its units may take the place of those of earlier ones."""
+        self._batch += 1
 
     def may_have(self, path: str, unit: Unit) -> bool:
         """Whether a unit is there, be it as it was or not."""
@@ -51,16 +63,22 @@ class WarmUnits:
     def keep(
         self, path: str, unit: Unit, codecs: bytes, payload: ChunkPayload, cells: Cells
     ) -> None:
-        """Remember a unit in the place of what was there; the oldest ones make room for it."""
+        """Remember a unit in the place of what was there, if those of earlier batches make room.
+
+        Those of this batch stay: the next one may ask for them in the same order.
+        """
         self._drop((path, unit))
-        if cells.nbytes > self._most_bytes:
-            return
-        self._units[path, unit] = _Warm(codecs, payload, cells.copy())
-        self._bytes += cells.nbytes
-        while self._bytes > self._most_bytes:
-            self._drop(next(iter(self._units)))
+        room = self._most_bytes - cells.nbytes - _UNIT_BYTES
+        while self._bytes > room:
+            oldest = next(iter(self._units), None)
+            if oldest is None or self._units[oldest].batch == self._batch:
+                return
+            self._drop(oldest)
+        warm = _Warm(codecs, payload, cells.copy(), self._batch)
+        self._units[path, unit] = warm
+        self._bytes += warm.nbytes
 
     def _drop(self, key: tuple[str, Unit]) -> None:
         warm = self._units.pop(key, None)
         if warm is not None:
-            self._bytes -= warm.cells.nbytes
+            self._bytes -= warm.nbytes

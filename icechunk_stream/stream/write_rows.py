@@ -69,12 +69,11 @@ def write_rows(
     policy.check(placed.rejected.bad)
     plans = list(make_plans(before.targets, placed.axes, layout, base))
     chunks = ChunkPlace(session.reader.assets.storage, session.edits.inline_threshold)
-    written = placed.write(plans, chunks, destination.known.warm)
-    rejected = placed.rejected.joined(written.rejected)
-    policy.check(rejected.bad)
-    _grow(session, destination, before.axes, written.axes)
-    changed = _set_refs(session, written.refs)
-    written.wait()
+    with placed.writing(plans, chunks, destination.known.warm) as written:
+        rejected = placed.rejected.joined(written.rejected)
+        policy.check(rejected.bad)
+        _grow(session, destination, before.axes, written.axes)
+        changed = _set_refs(session, written.refs)
     counts = Counts(
         received=placed.rejected.bad.count + written.received,
         written=written.written,

@@ -84,18 +84,24 @@ def test_files_that_are_small_enough_are_taken_without_a_limit(
         return first(df, count)
 
     def in_files(count: int) -> DataFrame:
-        rows_of(spark, count).coalesce(1).write.parquet(str(tmp_path / str(count)))
-        return spark.read.parquet(str(tmp_path / str(count)))
+        path = str(tmp_path / str(len(taken)))
+        rows_of(spark, count).coalesce(1).write.parquet(path, "overwrite")
+        return spark.read.parquet(path)
 
     first = sources._first
     monkeypatch.setattr(sources, "_first", limited)
-    monkeypatch.setattr(batch_sizes, "DRIVER_BYTES", ROW_BYTES * 2_000)
+    monkeypatch.setattr(batch_sizes, "DRIVER_BYTES", 2**20)
+    # One that is not small after all goes to tasks, as those after it do.
+    counts = [10, 10_000, 100_000, 10]
     sizes = BatchSizes()
-    found = [(take(in_files(count), sizes), len(limits)) for count in (200, 201, 20_000)]
-    # What nothing is known of, and what its files say to be large, has a limit.
-    assert found == [(RowsInMemory, 1), (RowsInMemory, 1), (RowsInTasks, 2)]
-    assert taken[:2] == [200, 201]
-    assert taken[2] < 20_000
+    found = []
+    for count in counts:
+        found.append((take(in_files(count), sizes), len(limits)))
+        sizes.rows = count
+    tasks, memory = RowsInTasks, RowsInMemory
+    assert found == [(memory, 0), (memory, 1), (tasks, 2), (tasks, 2)]
+    assert taken[:2] == [10, 10_000]
+    assert taken[2] < 100_000
 
 
 class Unasked:
@@ -108,7 +114,7 @@ class Unasked:
 @pytest.mark.parametrize("rows", [Unasked(), Unasked(_jdf=None), Unasked(_jdf=Unasked())])
 def test_where_the_plan_cannot_be_asked_no_batch_is_known_to_fit(rows: Any) -> None:
     assert planned_bytes(rows) is None
-    sizes = BatchSizes(row_bytes=40, rows=10, expansion=1)
+    sizes = BatchSizes(row_bytes=40, rows=10)
     assert not sizes.surely_fit(None)
     assert sizes.surely_fit(40)
 

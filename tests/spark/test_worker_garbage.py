@@ -56,6 +56,21 @@ def test_after_some_batches_next_to_nothing_is_looked_through(
         assert each["looked_through"] < worker_garbage._MANY
 
 
+def test_what_tasks_leave_later_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_garbage, "_MANY", 0)
+    monkeypatch.setattr(worker_garbage, "_done", [])
+    kept = []
+    try:
+        for _ in range(worker_garbage._TIMES + 2):
+            garbage = [[number] for number in range(1_000)]
+            settle()
+            kept.append(gc.get_freeze_count())
+            del garbage
+    finally:
+        gc.unfreeze()
+    assert kept[-1] <= kept[-3]
+
+
 def test_a_worker_that_has_little_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     frozen = gc.get_freeze_count()
     monkeypatch.setattr(worker_garbage, "_MANY", 10**9)

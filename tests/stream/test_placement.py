@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icechunk_stream.errors import BadRowsError, InvalidInputError, LayoutError
+from icechunk_stream.stream import row_blocks
 from icechunk_stream.stream.axes import Axis
 from icechunk_stream.stream.bad_rows import BadRows
 from icechunk_stream.stream.dimensions import OnLate, append, fixed
@@ -40,6 +41,12 @@ def labels_of(axis: Axis) -> list[Any]:
 def outcomes(placed: Any) -> list[tuple[int, Reason]]:
     indices, reasons = placed.indices.tolist(), placed.reasons.tolist()
     return [(index, Reason(reason)) for index, reason in zip(indices, reasons, strict=True)]
+
+
+@pytest.fixture(autouse=True, params=[5, 2**16])
+def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows in many blocks, and in one."""
+    monkeypatch.setattr(row_blocks, "_BLOCK", request.param)
 
 
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]

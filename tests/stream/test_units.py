@@ -15,6 +15,7 @@ import zarr
 import icechunk_stream as ic
 from icechunk_stream.errors import ConflictingRowsError, FormatError, InvalidInputError
 from icechunk_stream.format.ref_rows import DELETED
+from icechunk_stream.stream import row_blocks
 from icechunk_stream.stream.encodings import Encoding, Unstorable
 from icechunk_stream.stream.located import locate
 from icechunk_stream.stream.packs import PackWriter
@@ -404,11 +405,13 @@ def test_no_rows_give_no_references(repository: ic.Repository) -> None:
     assert ref_tables([pa.RecordBatch.from_pylist([], REFS)]) == {}
 
 
+@pytest.mark.parametrize("block", [7, 2**16])
 @pytest.mark.parametrize("capacity", [0, 4, 64])
 @pytest.mark.parametrize("shape", [(8, 6), (70_000, 9), (2**40, 2**40, 2**40)])
 def test_rows_are_found_in_their_units_in_their_own_order_or_unit_by_unit(
-    shape: tuple[int, ...], capacity: int
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], capacity: int, block: int
 ) -> None:
+    monkeypatch.setattr(row_blocks, "_BLOCK", block)
     rng = np.random.default_rng(5)
     dims, unit = DIMS[: len(shape)], (3, 2, 5)[: len(shape)]
     target = Unplaced(dims, shape, unit).target

@@ -8,13 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import zarr
+from zarr.codecs import GzipCodec, TransposeCodec
 from zarr.codecs.numcodecs import BitRound
+from zarr.core.buffer import default_buffer_prototype
 
 import icechunk_stream as ic
 from icechunk_stream.format.chunk_refs import NativeChunk
 from icechunk_stream.format.ids import ChunkId
 from icechunk_stream.stream.packs import PackWriter
 from icechunk_stream.stream.refs_batch import ref_tables
+from icechunk_stream.stream.unit_codec import UnitCodec
 from icechunk_stream.stream.warm_units import WarmUnits
 from tests.stream.cells import plan_of, stored_refs
 
@@ -114,6 +117,7 @@ def test_cells_that_a_shrunk_array_left_behind_do_not_come_back(repository: ic.R
     assert times(repository) == [10, -1, -1, 13]
 
 
+@pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3")
 def test_cells_that_codecs_round_are_read_as_they_became(repository: ic.Repository) -> None:
     make_array(repository, filters=[BitRound(keepbits=2)])
     warm = WarmUnits()
@@ -129,15 +133,53 @@ def payload(number: int) -> NativeChunk:
     return NativeChunk(ChunkId(bytes([number] * 12)), 0, 8)
 
 
-def test_the_oldest_units_make_room_for_others() -> None:
-    warm = WarmUnits(most_bytes=24)
-    for number in range(4):
-        warm.keep("/a", (number,), b"codecs", payload(number), np.array([float(number)]))
-    found = [warm.find("/a", (number,), b"codecs", payload(number)) for number in range(4)]
-    assert found == [None, 1.0, 2.0, 3.0]
-    warm.keep("/a", (9,), b"codecs", payload(9), np.zeros(4))
-    assert warm.find("/a", (9,), b"codecs", payload(9)) is None
-    assert warm.find("/a", (1,), b"codecs", payload(1)) == 1.0
+def kept(warm: WarmUnits) -> list[int]:
+    return [n for n in range(9) if warm.find("/a", (n,), b"codecs", payload(n)) is not None]
+
+
+def keep(warm: WarmUnits, *numbers: int, cells: int = 1_000) -> None:
+    warm.begin()
+    for number in numbers:
+        warm.keep("/a", (number,), b"codecs", payload(number), np.zeros(cells, np.uint8))
+
+
+def test_the_units_of_earlier_batches_make_room_for_those_of_this_one() -> None:
+    warm = WarmUnits(most_bytes=3 * 2_024)
+    keep(warm, 0, 1, 2, 3)
+    assert kept(warm) == [0, 1, 2]
+    keep(warm, 1, 4)
+    assert kept(warm) == [1, 2, 4]
+    # In the same order again, those that were first are there again.
+    keep(warm, 5, 6, 7, 8)
+    assert kept(warm) == [5, 6, 7]
+    keep(warm, 5, cells=10_000)
+    assert kept(warm) == []
+
+
+def test_small_units_take_more_than_their_cells() -> None:
+    warm = WarmUnits(most_bytes=3 * 1_025)
+    keep(warm, 0, 1, 2, 3, cells=1)
+    assert kept(warm) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "is_exact"),
+    [
+        ({"dtype": "f4"}, True),
+        ({"dtype": "i2", "compressors": [GzipCodec()]}, True),
+        ({"dtype": "c16", "filters": [TransposeCodec(order=(1, 0))]}, True),
+        ({"dtype": "M8[s]"}, True),
+        ({"dtype": "f4", "shards": (8, 3)}, False),
+        ({"dtype": str}, False),
+        ({"dtype": "f4", "filters": [{"name": "scale_offset", "configuration": {}}]}, False),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
+def test_only_numbers_of_known_codecs_are_kept(options: dict[str, Any], is_exact: bool) -> None:
+    store = zarr.storage.MemoryStore()
+    array = zarr.create_array(store, shape=(8, 3), chunks=(4, 3), **options)
+    document = array.metadata.to_buffer_dict(default_buffer_prototype())["zarr.json"].to_bytes()
+    assert UnitCodec(document, array.shards or array.chunks).is_exact is is_exact
 
 
 @pytest.mark.parametrize(
