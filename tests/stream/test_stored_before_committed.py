@@ -3,53 +3,27 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from icechunk_stream.errors import ConflictingRowsError, StorageError
-from icechunk_stream.spark.parcels import unpacked
-from icechunk_stream.spark.task_work import UnitWriter
-from icechunk_stream.storage import MemoryStorage
 from icechunk_stream.stream.batch import Batches, StreamSettings
 from icechunk_stream.stream.dimensions import Dimension, fixed, regular
 from icechunk_stream.stream.layout import Rows
 from icechunk_stream.stream.ledger import Call
 from icechunk_stream.stream.outcomes import Committed
 from icechunk_stream.stream.packs import PackWriter
-from icechunk_stream.stream.row_source import ChunkPlace, RowsInMemory
+from icechunk_stream.stream.row_source import RowsInMemory
 from icechunk_stream.stream.variables import Variable
-from tests.stream.cells import plan_of
-
-if TYPE_CHECKING:
-    from icechunk_stream.storage import BytesLike
+from tests.stream.slow_storage import SLOWLY, SlowStorage
 
 STATIONS = 400
-SLOWLY = 0.3
 DIMS: dict[str, Dimension] = {"time": regular(0, 1), "station": fixed(range(STATIONS))}
 LAYOUT = Rows(DIMS, {"temp": "float64"})
 # The second grid is written after the first.
 TWO_GRIDS = Rows(DIMS, {"temp": "float64", "level": Variable("float64", dims=("time",))})
-
-
-class SlowStorage(MemoryStorage):
-    """Stores chunks after a while, or then fails to."""
-
-    is_slow = False
-    fails = False
-
-    def _put(self, key: str, data: BytesLike) -> None:
-        if key.startswith("chunks/") and self.is_slow:
-            time.sleep(SLOWLY)
-            if self.fails:
-                raise StorageError("no space is left", key=key)
-        super()._put(key, data)
-
-    @property
-    def chunks(self) -> int:
-        return len(list(self.list("chunks/")))
 
 
 def rows(at: int, *, levels: object = None) -> RowsInMemory:
@@ -114,19 +88,6 @@ def test_after_an_error_nothing_is_stored_behind_the_back_of_whoever_gets_it(
     found = storage.chunks
     time.sleep(2 * SLOWLY)
     assert storage.chunks == found
-
-
-def test_a_task_tells_of_chunks_that_are_stored(batches: Batches, storage: SlowStorage) -> None:
-    base = batches.repository.readonly_session("main")
-    plan = plan_of(base, ["temp"], ("time", "station"), shape=(2, STATIONS), grows=(True, False))
-    where = {"#time": np.full(STATIONS, 1), "#station": np.arange(STATIONS)}
-    placed = pa.table(where | {"temp": np.random.default_rng(1).random(STATIONS)})
-    before, told = storage.chunks, 0
-    for report in UnitWriter(plan, ChunkPlace(storage, 0), None)(placed.to_batches()):
-        for refs in report.column("refs").drop_null().to_pylist():
-            told += len(unpacked(refs))
-            assert storage.chunks > before
-    assert told > 0
 
 
 def test_what_could_not_be_stored_is_an_error_each_time_that_one_asks(
