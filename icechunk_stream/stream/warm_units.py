@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     Unit = tuple[int, ...]
 
 _MOST_BYTES = 32 * 2**20
+# Who went on with a unit in none of so many batches is likely to be done with it.
+_BATCHES = 8
 # What a unit takes besides its cells.
 _UNIT_BYTES = 1_024
 
@@ -48,6 +50,10 @@ class WarmUnits:
     def begin(self) -> None:
         """Begin a batch: its units may take the place of those of earlier ones."""
         self._batch += 1
+        for key, warm in list(self._units.items()):
+            if warm.batch >= self._batch - _BATCHES:
+                break
+            self._drop(key)
 
     def may_have(self, path: str, unit: Unit) -> bool:
         """Whether a unit is there, be it as it was or not."""

@@ -155,6 +155,18 @@ def test_the_units_of_earlier_batches_make_room_for_those_of_this_one() -> None:
     assert kept(warm) == []
 
 
+def test_units_that_no_batch_goes_on_with_are_let_go() -> None:
+    warm = WarmUnits()
+    for _ in range(20):
+        keep(warm, 0, 1)
+    assert kept(warm) == [0, 1]
+    for _ in range(8):
+        keep(warm, 1)
+    assert kept(warm) == [0, 1]
+    keep(warm, 1)
+    assert kept(warm) == [1]
+
+
 def test_small_units_take_more_than_their_cells() -> None:
     warm = WarmUnits(most_bytes=3 * 1_025)
     keep(warm, 0, 1, 2, 3, cells=1)
