@@ -157,6 +157,11 @@ class Storage(ABC):
         check_key(key)
         self._put(key, data)
 
+    def put_pieces(self, key: str, pieces: Iterable[BytesLike]) -> None:
+        """``put`` of an object in pieces, each of which is taken when it is its turn."""
+        check_key(key)
+        self._put_pieces(key, pieces)
+
     def put_many(self, items: Sequence[tuple[str, BytesLike]]) -> None:
         """Write immutable objects in parallel; on an error some may be written, others not."""
         self._spread(self._put_item, items)
@@ -224,6 +229,12 @@ class Storage(ABC):
 
     def _get_buffer(self, key: str, byte_range: ByteRange | None) -> BytesLike:
         return self._get(key, byte_range)
+
+    def _put_pieces(self, key: str, pieces: Iterable[BytesLike]) -> None:
+        whole = bytearray()
+        for piece in pieces:
+            whole += piece
+        self._put(key, memoryview(whole))
 
     def _get_requested(self, request: ReadRequest) -> BytesLike:
         return self.get_buffer(request.key, request.byte_range)

@@ -28,7 +28,7 @@ from icechunk_stream.storage.values import (
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from icechunk_stream.storage.values import (
         ByteRange,
@@ -164,7 +164,10 @@ class LocalStorage(Storage):
         return object_info(key, status) if status else None
 
     def _put(self, key: str, data: BytesLike) -> None:
-        place = self._writer.replace(key, data)
+        self._put_pieces(key, (data,))
+
+    def _put_pieces(self, key: str, pieces: Iterable[BytesLike]) -> None:
+        place = self._writer.replace(key, pieces)
         self._writer.sync(place.directory, key)
 
     def _put_if(self, key: str, data: BytesLike, expected: Version | None) -> Written | LostRace:
@@ -198,7 +201,8 @@ class LocalStorage(Storage):
         return [self.get(request.key, request.byte_range) for request in requests]
 
     def _replace_item(self, item: tuple[str, BytesLike]) -> None:
-        self._writer.replace(*item)
+        key, data = item
+        self._writer.replace(key, (data,))
 
     def _not_found(self, key: str) -> ObjectNotFoundError:
         message = f"there is no object {key!r} in {str(self._path)!r}: check the path"

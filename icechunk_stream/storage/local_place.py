@@ -15,7 +15,7 @@ from icechunk_stream.storage.local_tree import object_status, open_object
 from icechunk_stream.storage.values import Fetched, Version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from icechunk_stream.storage.local_tree import Directory, LocalTree
     from icechunk_stream.storage.values import BytesLike
@@ -57,12 +57,12 @@ class Place:
         return Fetched(data, version_of(status, digest(data))), status
 
     @contextmanager
-    def staged(self, data: BytesLike, mode: int, *, durable: bool) -> Iterator[Staged]:
+    def staged(self, pieces: Iterable[BytesLike], mode: int, *, durable: bool) -> Iterator[Staged]:
         """New content beside the object, gone after the block unless it took the name."""
         staged = Staged(self, temporary_name())
         fd = os.open(staged.name, _STAGING_FLAGS, mode, dir_fd=self.directory.fd)
         try:
-            _fill(fd, data, durable=durable)
+            _fill(fd, pieces, durable=durable)
             yield staged
         except BaseException:
             staged.discard()
@@ -166,9 +166,10 @@ def _identity(status: os.stat_result) -> str:
     return f"{status.st_ino:x}.{status.st_mtime_ns:x}.{status.st_size:x}"
 
 
-def _fill(fd: int, data: BytesLike, *, durable: bool) -> None:
+def _fill(fd: int, pieces: Iterable[BytesLike], *, durable: bool) -> None:
     try:
-        _write_all(fd, data)
+        for piece in pieces:
+            _write_all(fd, piece)
         if durable:
             os.fsync(fd)
     finally:

@@ -58,11 +58,11 @@ class LocalWriter:
     lock_timeout: float
     durable: bool
 
-    def replace(self, key: str, data: BytesLike) -> Place:
+    def replace(self, key: str, pieces: Iterable[BytesLike]) -> Place:
         """Write an object whatever was there, and leave its directory's durability to later."""
         with explained("write", key):
             place = make_place(self.tree, key)
-            with self._staged(place, data) as staged, explained("replace", key, _RENAME_ADVICE):
+            with self._staged(place, pieces) as staged, explained("replace", key, _RENAME_ADVICE):
                 staged.replace()
         return place
 
@@ -71,7 +71,7 @@ class LocalWriter:
         with explained("write", key):
             place = make_place(self.tree, key)
             with (
-                self._staged(place, source.data) as staged,
+                self._staged(place, (source.data,)) as staged,
                 explained("replace", key, _RENAME_ADVICE),
             ):
                 version = version_of(staged.status(), content_of(source.version))
@@ -85,7 +85,7 @@ class LocalWriter:
             place = make_place(self.tree, key)
             if place.status() is not None:
                 return LostRace()
-            with self._staged(place, data) as staged, explained("create", key, _LINK_ADVICE):
+            with self._staged(place, (data,)) as staged, explained("create", key, _LINK_ADVICE):
                 version = version_of(staged.status(), digest(data))
                 created = staged.create()
         if not created:
@@ -134,13 +134,13 @@ class LocalWriter:
                 place = make_place(self.tree, key)
             self.sync(place.directory, key)
 
-    def _staged(self, place: Place, data: BytesLike) -> AbstractContextManager[Staged]:
-        return place.staged(data, self.file_mode, durable=self.durable)
+    def _staged(self, place: Place, pieces: Iterable[BytesLike]) -> AbstractContextManager[Staged]:
+        return place.staged(pieces, self.file_mode, durable=self.durable)
 
     def _swap(self, place: Place, data: BytesLike, expected: Version) -> Written | LostRace:
         content = digest(data)
         with (
-            self._staged(place, data) as staged,
+            self._staged(place, (data,)) as staged,
             locked(place.directory, place.key, self.lock_timeout),
         ):
             found = place.read()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
@@ -13,10 +14,14 @@ from icechunk_stream.format.chunk_refs import InlineChunk, NativeChunk
 from icechunk_stream.format.ids import OBJECT_ID_SIZE, ChunkId
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from icechunk_stream.storage import BytesLike, Storage
 
 PACK_SIZE = 64 * 2**20
 INLINE_THRESHOLD = 512
+# From here on a copy takes longer than what one more piece of an object costs.
+_LONG = 64 * 2**10
 
 Placed = InlineChunk | NativeChunk
 
@@ -79,20 +84,20 @@ class PackWriter:
             return InlineChunk(bytes(data))
         if size >= self._pack_size:
             return self._put_alone(data, size)
-        while len(self._complete.data) + len(self._partial.data) + size > self._pack_size:
+        while self._complete.size + self._partial.size + size > self._pack_size:
             self._put_larger()
         return (self._complete if is_complete else self._partial).add(data, size)
 
     def flush(self) -> None:
         """Store what waits."""
+        self.start()
         self.wait()
-        self._storage.put_many(self._taken())
 
     def start(self) -> None:
         """Begin to store what waits, once nothing is left of what was begun before."""
         self.wait()
-        pool, put = self._storage.executor, self._storage.put
-        self._started = [pool.submit(put, key, data) for key, data in self._taken()]
+        pool, put = self._storage.executor, self._storage.put_pieces
+        self._started = [pool.submit(put, pack.key, pack.taken()) for pack in self._taken()]
 
     def wait(self) -> None:
         """Return once all that was begun is stored."""
@@ -101,18 +106,18 @@ class PackWriter:
             each.result()
         self._started = []
 
-    def _taken(self) -> list[tuple[str, memoryview]]:
+    def _taken(self) -> list[_Pack]:
         """What waits, and no longer does."""
-        packs = [pack for pack in (self._complete, self._partial) if pack.data]
+        packs = [pack for pack in (self._complete, self._partial) if pack.size]
         self._complete, self._partial = _Pack(), _Pack()
-        return [(pack.key, memoryview(pack.data)) for pack in packs]
+        return packs
 
     def _put_larger(self) -> None:
-        if len(self._complete.data) >= len(self._partial.data):
+        if self._complete.size >= self._partial.size:
             pack, self._complete = self._complete, _Pack()
         else:
             pack, self._partial = self._partial, _Pack()
-        self._storage.put(pack.key, memoryview(pack.data))
+        self._storage.put_pieces(pack.key, pack.taken())
 
     def _put_alone(self, data: BytesLike, size: int) -> NativeChunk:
         chunk = NativeChunk(_new_id(), 0, size)
@@ -122,16 +127,34 @@ class PackWriter:
 
 @dataclass(slots=True)
 class _Pack:
-    """An object that is being filled; its id is known from the start."""
+    """An object that is being filled; its id is known from the start.
+
+    Long chunks stay where they were encoded, short ones are copied side by side.
+    """
 
     id: ChunkId = field(default_factory=_new_id)
-    data: bytearray = field(default_factory=bytearray)
+    size: int = 0
+    _pieces: deque[BytesLike] = field(default_factory=deque)
+    _short: bytearray | None = None
 
     @property
     def key(self) -> str:
-        return chunk_key(NativeChunk(self.id, 0, len(self.data)))
+        return chunk_key(NativeChunk(self.id, 0, self.size))
 
     def add(self, data: BytesLike, size: int) -> NativeChunk:
-        chunk = NativeChunk(self.id, len(self.data), size)
-        self.data += data
+        chunk = NativeChunk(self.id, self.size, size)
+        self.size += size
+        if size >= _LONG:
+            self._pieces.append(data)
+            self._short = None
+            return chunk
+        if self._short is None:
+            self._short = bytearray()
+            self._pieces.append(self._short)
+        self._short += data
         return chunk
+
+    def taken(self) -> Iterator[BytesLike]:
+        """The bytes in pieces, which nothing here holds any longer."""
+        while self._pieces:
+            yield self._pieces.popleft()

@@ -80,7 +80,7 @@ class UnitCodec:
         return self.dtype.kind in _NUMBERS and all(each.get("name") in _EXACT for each in codecs)
 
     def encode(self, units: Block) -> list[BytesLike | None]:
-        """What zarr stores for each unit; None for one that holds nothing but the fill value."""
+        """What zarr stores for each unit, in memory of its own; None where all is fill value."""
         self._array[: len(units) * self.unit[0]] = units.reshape(-1, *self.unit[1:])
         encoded = [self._objects.pop(self._key(number), None) for number in range(len(units))]
         return [None if each is None else memoryview(each.as_buffer_like()) for each in encoded]

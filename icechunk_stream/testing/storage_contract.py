@@ -31,9 +31,17 @@ from icechunk_stream.storage import (
     Version,
     Written,
 )
+from icechunk_stream.testing.storage_steps import (
+    create,
+    fetch,
+    in_one_loop,
+    increment,
+    keys,
+    update,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
 TEN = b"0123456789"
 TERABYTE = 1 << 40
@@ -89,50 +97,6 @@ ANSWERS: tuple[tuple[ByteRange | None, bytes], ...] = (
 )
 
 BAD_KEYS = ("", "/", "/a", "a/", "a//b", ".", "..", "a/./b", "../a", "a/..", "a\0b", "\ud800")
-
-
-def create(storage: Storage, key: str, data: BytesLike) -> Version:
-    """Write an object that must not be there yet."""
-    return _version(storage.put_if(key, data, None))
-
-
-def update(storage: Storage, key: str, data: BytesLike, expected: Version) -> Version:
-    """Swap an object that must be in the expected version."""
-    return _version(storage.put_if(key, data, expected))
-
-
-def fetch(storage: Storage, key: str) -> Fetched:
-    """Read an object that must be there."""
-    fetched = storage.read(key)
-    assert isinstance(fetched, Fetched)
-    return fetched
-
-
-def increment(storage: Storage, key: str) -> int:
-    """Add one to a number by compare-and-swap; the number that was written."""
-    while True:
-        current = fetch(storage, key)
-        number = int(current.data) + 1
-        if storage.put_if(key, str(number).encode(), current.version) != LostRace():
-            return number
-
-
-def keys(storage: Storage, prefix: str = "") -> list[str]:
-    return [info.key for info in storage.list(prefix)]
-
-
-def in_one_loop(storage: Storage, ranges: Sequence[ByteRange | None]) -> list[bytes]:
-    """Ranges of an object, read at once in an event loop."""
-
-    async def read() -> list[BytesLike]:
-        return await asyncio.gather(*(storage.get_async("chunks/A", each) for each in ranges))
-
-    return [bytes(data) for data in asyncio.run(read())]
-
-
-def _version(outcome: Written | LostRace) -> Version:
-    assert isinstance(outcome, Written)
-    return outcome.version
 
 
 class StorageSemantics:
@@ -278,6 +242,23 @@ class StorageSemantics:
         assert (before.data, after.data) == (b"old", b"new")
         assert before.version != after.version
         assert storage.put_if("snapshots/A", b"lost", before.version) == LostRace()
+
+    @pytest.mark.parametrize("pieces", [[], [TEN], [b"", b"01", memoryview(b"2345"), b"6789"]])
+    def test_pieces_become_one_object(self, storage: Storage, pieces: list[BytesLike]) -> None:
+        storage.put("chunks/A", b"old")
+        storage.put_pieces("chunks/A", iter(pieces))
+        assert storage.get("chunks/A") == b"".join(pieces)
+
+    def test_without_all_of_its_pieces_nothing_is_put(self, storage: Storage) -> None:
+        def pieces() -> Iterator[bytes]:
+            yield TEN
+            raise LookupError
+
+        storage.put("chunks/A", b"old")
+        with pytest.raises(LookupError):
+            storage.put_pieces("chunks/A", pieces())
+        assert storage.get("chunks/A") == b"old"
+        assert keys(storage) == ["chunks/A"]
 
     def test_create_wins_only_where_nothing_is(self, storage: Storage) -> None:
         version = create(storage, "repo", b"first")

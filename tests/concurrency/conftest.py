@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from tests.object_stores.servers import S3Server
 
-pytest.register_assert_rewrite("icechunk_stream.testing.storage_contract")
+pytest.register_assert_rewrite(
+    "icechunk_stream.testing.storage_contract", "icechunk_stream.testing.storage_steps"
+)
 
 # No client may look for a metadata service, or for a way around.
 os.environ["AWS_EC2_METADATA_DISABLED"] = "true"

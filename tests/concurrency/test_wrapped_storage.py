@@ -9,7 +9,8 @@ import pytest
 from icechunk_stream.errors import CommitStateUnknownError, StorageError
 from icechunk_stream.storage import MemoryStorage, Missing, ReadRequest, Storage, Version, Written
 from icechunk_stream.testing.storage_calls import Call, Fail, LandLate, LoseAnswer, failure
-from icechunk_stream.testing.storage_contract import StorageContract, keys
+from icechunk_stream.testing.storage_contract import StorageContract
+from icechunk_stream.testing.storage_steps import keys
 from icechunk_stream.testing.wrapped_storage import WrappedStorage
 
 

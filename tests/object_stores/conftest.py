@@ -16,7 +16,9 @@ from tests.object_stores.buckets import create_bucket, create_container
 from tests.object_stores.s3_storages import BULKS, Bulk, Hourglass, storage_on
 from tests.object_stores.servers import AzureServer, S3Server, ServerError, Toxiproxy
 
-pytest.register_assert_rewrite("icechunk_stream.testing.storage_contract")
+pytest.register_assert_rewrite(
+    "icechunk_stream.testing.storage_contract", "icechunk_stream.testing.storage_steps"
+)
 
 # No client may look for a metadata service, for anybody's credentials, or for a way around.
 os.environ["AWS_EC2_METADATA_DISABLED"] = "true"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from icechunk_stream.storage import ReadRequest, Span, Storage
-from icechunk_stream.testing.storage_contract import create, fetch
+from icechunk_stream.testing.storage_steps import create, fetch
 from tests.storage import racers
 from tests.storage.racers import in_processes
 

@@ -25,7 +25,7 @@ from icechunk_stream.testing.http_faults import (
     TruncateBody,
 )
 from icechunk_stream.testing.http_proxy import HttpProxy
-from icechunk_stream.testing.storage_contract import create, fetch, keys, update
+from icechunk_stream.testing.storage_steps import create, fetch, keys, update
 from tests.object_stores.azure import IMPATIENT, storage_of
 from tests.object_stores.s3_storages import Hourglass
 from tests.object_stores.servers import AzureServer

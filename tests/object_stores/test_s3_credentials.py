@@ -36,7 +36,7 @@ from icechunk_stream.storage.s3_credentials import S3Secret
 from icechunk_stream.testing.http_faults import AlterAnswer, DropAnswer, Reply
 from icechunk_stream.testing.http_messages import Answer
 from icechunk_stream.testing.http_proxy import HttpProxy
-from icechunk_stream.testing.storage_contract import create, keys
+from icechunk_stream.testing.storage_steps import create, keys
 from tests.object_stores.buckets import s3_client
 from tests.object_stores.s3_storages import (
     BULKS,

@@ -18,7 +18,7 @@ from icechunk_stream.testing.http_faults import (
 )
 from icechunk_stream.testing.http_messages import Answer
 from icechunk_stream.testing.http_proxy import HttpProxy
-from icechunk_stream.testing.storage_contract import keys
+from icechunk_stream.testing.storage_steps import keys
 from tests.object_stores.s3_storages import BULKS, Hourglass, storage_on
 from tests.object_stores.servers import S3Server
 

@@ -12,7 +12,7 @@ from icechunk_stream.storage.s3_checksums import checksum_field
 from icechunk_stream.testing.http_faults import CutBody, DropAnswer, DropRequest, Fault, Reply
 from icechunk_stream.testing.http_messages import Seen
 from icechunk_stream.testing.http_proxy import HttpProxy
-from icechunk_stream.testing.storage_contract import create
+from icechunk_stream.testing.storage_steps import create
 from tests.object_stores.s3_storages import BULKS, Bulk, storage_on
 from tests.object_stores.servers import S3Server
 

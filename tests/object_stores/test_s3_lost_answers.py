@@ -9,7 +9,7 @@ from icechunk_stream.errors import CommitStateUnknownError, StorageError
 from icechunk_stream.storage import LostRace, S3Storage, Version, Written
 from icechunk_stream.testing.http_faults import DropAnswer, DropRequest, Gate, LandLate, Reply
 from icechunk_stream.testing.http_proxy import HttpProxy
-from icechunk_stream.testing.storage_contract import create, fetch, keys, update
+from icechunk_stream.testing.storage_steps import create, fetch, keys, update
 from tests.object_stores.s3_storages import Hourglass, storage_on
 from tests.object_stores.servers import S3Server
 

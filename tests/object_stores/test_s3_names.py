@@ -11,7 +11,7 @@ from icechunk_stream.errors import InvalidInputError, StorageError
 from icechunk_stream.storage import s3_storage
 from icechunk_stream.storage.retry import Waiting
 from icechunk_stream.storage.s3_names import Names
-from icechunk_stream.testing.storage_contract import create, keys, update
+from icechunk_stream.testing.storage_steps import create, keys, update
 from tests.object_stores.buckets import create_bucket, s3_client
 from tests.object_stores.s3_storages import storage_on
 from tests.object_stores.servers import S3Server

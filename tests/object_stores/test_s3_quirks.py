@@ -20,7 +20,7 @@ from icechunk_stream.storage import (
 from icechunk_stream.testing.http_faults import AlterAnswer, AlterRequest, Fault, Reply
 from icechunk_stream.testing.http_messages import Answer, Request, without
 from icechunk_stream.testing.http_proxy import HttpProxy
-from icechunk_stream.testing.storage_contract import create, fetch, keys, update
+from icechunk_stream.testing.storage_steps import create, fetch, keys, update
 from tests.object_stores.buckets import s3_client
 from tests.object_stores.s3_storages import BULKS, Bulk, storage_on
 from tests.object_stores.servers import S3Server

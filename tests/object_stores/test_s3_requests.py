@@ -28,7 +28,7 @@ from icechunk_stream.storage.s3_settings import Timeouts
 from icechunk_stream.testing.http_faults import DropAnswer, Reply
 from icechunk_stream.testing.http_messages import Seen
 from icechunk_stream.testing.http_proxy import HttpProxy
-from icechunk_stream.testing.storage_contract import create, keys, update
+from icechunk_stream.testing.storage_steps import create, keys, update
 from tests.object_stores.buckets import s3_client
 from tests.object_stores.s3_storages import BULKS, Bulk, storage_on
 from tests.object_stores.servers import S3Server

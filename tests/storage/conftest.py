@@ -1,3 +1,5 @@
 import pytest
 
-pytest.register_assert_rewrite("icechunk_stream.testing.storage_contract")
+pytest.register_assert_rewrite(
+    "icechunk_stream.testing.storage_contract", "icechunk_stream.testing.storage_steps"
+)

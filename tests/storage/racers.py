@@ -24,7 +24,7 @@ from icechunk_stream.storage import (
     MemoryStorage,
     ReadRequest,
 )
-from icechunk_stream.testing.storage_contract import create, fetch, increment, update
+from icechunk_stream.testing.storage_steps import create, fetch, increment, update
 
 PROCESSES = 8
 PAYLOADS = (b"A" * 2_000_000, b"B" * 2_500_000)

@@ -18,7 +18,8 @@ from icechunk_stream.storage import (
     Storage,
     local_filesystem_storage,
 )
-from icechunk_stream.testing.storage_contract import StorageContract, create, fetch, keys
+from icechunk_stream.testing.storage_contract import StorageContract
+from icechunk_stream.testing.storage_steps import create, fetch, keys
 
 
 class TestLocalStorage(StorageContract):

@@ -11,7 +11,7 @@ import pytest
 
 from icechunk_stream.errors import ErrorKind, StorageError
 from icechunk_stream.storage import LocalStorage, Storage, Version, Written
-from icechunk_stream.testing.storage_contract import create, fetch, keys, update
+from icechunk_stream.testing.storage_steps import create, fetch, keys, update
 from tests.storage import fuse_server as fuse
 from tests.storage.mounts import mounted_fuse, mounted_tmpfs, remount_read_only
 

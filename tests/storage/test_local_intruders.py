@@ -10,7 +10,7 @@ import pytest
 
 from icechunk_stream.errors import StorageError
 from icechunk_stream.storage import Last, LocalStorage, LostRace, Missing, ReadRequest, Version
-from icechunk_stream.testing.storage_contract import create, fetch, keys
+from icechunk_stream.testing.storage_steps import create, fetch, keys
 
 SECRET = b"of somebody else"
 

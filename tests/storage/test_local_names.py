@@ -11,7 +11,7 @@ import pytest
 
 from icechunk_stream.storage import LocalStorage
 from icechunk_stream.storage.local_names import disk_path, key_segment, temporary_name
-from icechunk_stream.testing.storage_contract import keys
+from icechunk_stream.testing.storage_steps import keys
 
 pytestmark = pytest.mark.compat
 

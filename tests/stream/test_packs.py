@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +16,13 @@ from icechunk_stream.errors import InternalError, InvalidInputError, StorageErro
 from icechunk_stream.format.chunk_refs import InlineChunk, NativeChunk, RefKind
 from icechunk_stream.format.ids import ChunkId
 from icechunk_stream.format.ref_rows import DELETED, payload_of
-from icechunk_stream.storage import Span, Storage
+from icechunk_stream.storage import Span, Storage, local_filesystem_storage
 from icechunk_stream.storage.memory import MemoryStorage
 from icechunk_stream.stream.packs import PackWriter, Placed
 from icechunk_stream.stream.refs_batch import REFS, RefRows, ref_tables
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def stored(storage: Storage, placed: Placed) -> bytes:
@@ -51,6 +55,26 @@ def test_every_chunk_is_read_back_from_where_it_was_placed(
     native = [each for each in placed if isinstance(each, NativeChunk)]
     assert sum(objects(storage)) == sum(each.length for each in native)
     assert max(objects(storage), default=0) <= max(pack_size, *(c.length for c in native), 0)
+
+
+@pytest.mark.parametrize("place", ["memory", "disk"])
+def test_long_and_short_chunks_lie_in_one_object_side_by_side(place: str, tmp_path: Path) -> None:
+    storage = MemoryStorage() if place == "memory" else local_filesystem_storage(str(tmp_path))
+    sizes = (10, 70_000, 5, 65_536, 65_535, 7, 200_000, 200_000)
+    chunks = [np.random.default_rng(size).bytes(size) for size in sizes]
+    writer = PackWriter(storage, 0)
+    placed = [writer.add(memoryview(data), is_complete=True) for data in chunks]
+    writer.flush()
+    assert [stored(storage, each) for each in placed] == chunks
+    assert objects(storage) == [sum(sizes)]
+
+
+def test_a_chunk_is_not_changed_by_the_next_one() -> None:
+    long = bytearray(70_000)
+    writer = PackWriter(MemoryStorage(), 0)
+    writer.add(long, is_complete=True)
+    writer.add(b"short", is_complete=True)
+    assert long == bytes(70_000)
 
 
 @given(chunks=chunks)
