@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from icechunk_stream.stream.axes import Axis
-    from icechunk_stream.stream.row_source import ChunkPlace
+    from icechunk_stream.stream.packs import ChunkPlace
     from icechunk_stream.stream.targets import Plan
 
 _PACKED = ("refs", "unplaced", "rejected")
@@ -98,7 +98,7 @@ class UnitWriter:
         placed = (self._placed(batch, reached) for batch in rows)
         with self.chunks.writer() as writer:
             for refs in write_chunks(placed, self.plan, writer, tally):
-                writer.wait()
+                writer.flush()
                 yield _report(refs=packed(refs))
         for data in unplaced:
             yield _report(unplaced=data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -24,12 +23,12 @@ from icechunk_stream.stream.row_source import Rejected, WrittenChunks
 from icechunk_stream.stream.targets import DELETE, UNIT, index_column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame
 
     from icechunk_stream.stream.axes import Axis
-    from icechunk_stream.stream.row_source import ChunkPlace
+    from icechunk_stream.stream.packs import ChunkPlace, PackWriter
     from icechunk_stream.stream.targets import Plan
     from icechunk_stream.stream.warm_units import WarmUnits
 
@@ -108,18 +107,18 @@ class PlacedByTasks:
     def rejected(self) -> Rejected:
         return Rejected()
 
-    @contextmanager
-    def writing(
+    def write(
         self,
         plans: Sequence[Plan],
-        place: ChunkPlace,
+        writer: PackWriter,
         warm: WarmUnits,  # noqa: ARG002 - they are not where the tasks are
-    ) -> Iterator[WrittenChunks]:
+    ) -> WrittenChunks:
         with stage(self.df, "write chunks"):
             reports = [
-                self._written(plan, place, tells=not number) for number, plan in enumerate(plans)
+                self._written(plan, writer.place, tells=not number)
+                for number, plan in enumerate(plans)
             ]
-        yield _remembered(gathered(reports, self.known, self.schema), self.sizes)
+        return _remembered(gathered(reports, self.known, self.schema), self.sizes)
 
     def _written(self, plan: Plan, chunks: ChunkPlace, *, tells: bool) -> Reports:
         parcels = Parcels(_row_schema(plan, self.schema))
@@ -149,16 +148,15 @@ class PlacedInTasks:
     def rejected(self) -> Rejected:
         return self.located.rejected
 
-    @contextmanager
-    def writing(
+    def write(
         self,
         plans: Sequence[Plan],
-        place: ChunkPlace,
+        writer: PackWriter,
         warm: WarmUnits,  # noqa: ARG002 - they are not where the tasks are
-    ) -> Iterator[WrittenChunks]:
+    ) -> WrittenChunks:
         with stage(self.df, "write chunks"):
-            reports = [self._written(plan, place) for plan in plans]
-        yield _remembered(gathered(reports, self.axes, self.schema), self.sizes)
+            reports = [self._written(plan, writer.place) for plan in plans]
+        return _remembered(gathered(reports, self.axes, self.schema), self.sizes)
 
     def _written(self, plan: Plan, chunks: ChunkPlace) -> Reports:
         parcels = Parcels(_row_schema(plan, self.schema))

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OpenGroup:
-    """Where the rows of a layout go, as of one snapshot."""
+    """Where the rows of a layout go, as of one snapshot; each axis has its coordinate array."""
 
     axes: tuple[Axis, ...]
+    coordinates: tuple[ArrayTarget, ...]
     targets: tuple[ArrayTarget, ...]
 
 
@@ -72,6 +73,17 @@ class _Stored:
     def array(self) -> Array[Any]:
         return zarr.open_array(self.session.store, path=self.path, mode="r+")
 
+    def target(self, column: str) -> ArrayTarget:
+        return ArrayTarget(
+            path=self.path,
+            column=column,
+            dims=self.dims,
+            document=bytes(self.node.user_data),
+            shape=self.shape,
+            unit=self.form.unit,
+            encoding=self.encoding,
+        )
+
 
 def open_group(
     session: Session,
@@ -101,9 +113,13 @@ class _Opening:
 
     def open(self) -> OpenGroup:
         self._require_group()
-        axes = tuple(map(self._axis, self.layout.dims))
+        stored = {name: self._coordinate(name) for name in self.layout.dims}
+        axes = tuple(self._axis(name, each) for name, each in stored.items())
+        columns = map(self.layout.dim_column, stored)
+        coordinates = tuple(map(_Stored.target, stored.values(), columns))
         sizes = {axis.name: axis.size for axis in axes}
-        return OpenGroup(axes, tuple(self._target(name, sizes) for name in self.layout.variables))
+        targets = tuple(self._target(name, sizes) for name in self.layout.variables)
+        return OpenGroup(axes, coordinates, targets)
 
     def _require_group(self) -> None:
         missing: list[str] = []
@@ -118,7 +134,7 @@ class _Opening:
             raise LayoutError(f"{path} is an array: choose another group than {self.group}")
         make_groups(self.session.store, missing, self.layout.attrs)
 
-    def _axis(self, name: str) -> Axis:
+    def _coordinate(self, name: str) -> _Stored:
         column, path = self.layout.dim_column(name), self._path(name)
         dimension, kind = self.layout.dims[name], self._column_type(column)
         if self.session.reader.node(path) is None:
@@ -133,9 +149,13 @@ class _Opening:
             raise LayoutError(f"{message}: rename it, or the dimension")
         if kind is not None and not isinstance(dimension, Regular):
             stored.encoding.check_column(kind, f"the column {column!r} of labels")
+        return stored
+
+    def _axis(self, name: str, stored: _Stored) -> Axis:
+        dimension = self.layout.dims[name]
         return self.known.axis(stored.node) or Axis(
             name=name,
-            column=column,
+            column=self.layout.dim_column(name),
             dimension=dimension,
             size=stored.shape[0],
             encoding=stored.encoding,
@@ -164,15 +184,7 @@ class _Opening:
             raise LayoutError(f"{message}: xarray cannot open such a group; resize one of them")
         if kind is not None:
             stored.encoding.check_column(kind, f"the column {column!r} of the variable {name!r}")
-        return ArrayTarget(
-            path=path,
-            column=column,
-            dims=stored.dims,
-            document=bytes(stored.node.user_data),
-            shape=stored.shape,
-            unit=stored.form.unit,
-            encoding=stored.encoding,
-        )
+        return stored.target(column)
 
     def _stored(self, path: str) -> _Stored:
         node = self.session.reader.node(path)

@@ -1,14 +1,13 @@
-"""Dimensions of a group grow: every array that has one gets longer, and its new labels are stored.
+"""Dimensions of a group grow: every array that has one gets longer.
 
 An array that kept the old length would leave xarray unable to open the group.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
-import zarr
 
 from icechunk_stream.format.nodes import ArrayNode
 from icechunk_stream.reading import children
@@ -16,13 +15,13 @@ from icechunk_stream.reading import children
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy.typing as npt
-
     from icechunk_stream.session import Session
 
 
 def grow(session: Session, group: str, lengths: Mapping[str, int]) -> None:
     """Lengthen every array of a group along its dimensions of these names; none gets shorter."""
+    if not lengths:
+        return
     arrays = [node for node in children(session.reader.nodes, group) if isinstance(node, ArrayNode)]
     for node in arrays:
         document = msgspec.json.decode(node.user_data)
@@ -32,10 +31,3 @@ def grow(session: Session, group: str, lengths: Mapping[str, int]) -> None:
         shape = [max(pair) for pair in zip(asked, document["shape"], strict=True)]
         if shape != document["shape"]:
             session.edits.set_document(node.path, msgspec.json.encode(document | {"shape": shape}))
-
-
-def store_labels(session: Session, path: str, start: int, labels: npt.NDArray[Any]) -> None:
-    """Write stored labels of a coordinate array from a position on."""
-    if len(labels):
-        coordinate = zarr.open_array(session.store, path=path.strip("/"), mode="r+")
-        coordinate[start : start + len(labels)] = labels

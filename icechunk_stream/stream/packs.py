@@ -30,6 +30,17 @@ def _new_id() -> ChunkId:
     return ChunkId(random_bytes(OBJECT_ID_SIZE))
 
 
+@dataclass(frozen=True, slots=True)
+class ChunkPlace:
+    """Where chunks are stored: those of up to ``inline_threshold`` bytes in their references."""
+
+    storage: Storage
+    inline_threshold: int
+
+    def writer(self) -> PackWriter:
+        return PackWriter(self.storage, self.inline_threshold)
+
+
 class PackWriter:
     """Writes chunks into objects that hold many of them, for one task.
 
@@ -74,6 +85,11 @@ class PackWriter:
         for each in self._started:
             each.cancel()
         wait(self._started)
+
+    @property
+    def place(self) -> ChunkPlace:
+        """What a writer in another process is made of."""
+        return ChunkPlace(self._storage, self._inline_threshold)
 
     def add(self, data: BytesLike, *, is_complete: bool) -> Placed:
         """Take a chunk, and say where its bytes will be."""

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from icechunk_stream.stream.bad_rows import BadRows
-from icechunk_stream.stream.packs import PackWriter
 from icechunk_stream.stream.placed_rows import place_rows
 from icechunk_stream.stream.rejected import bad_rows_of
 from icechunk_stream.stream.tally import Tally
 from icechunk_stream.stream.write_chunks import write_chunks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterable, Sequence
 
-    from icechunk_stream.storage import Storage
     from icechunk_stream.stream.axes import Axis
+    from icechunk_stream.stream.packs import PackWriter
     from icechunk_stream.stream.placed_rows import PlacedRows
     from icechunk_stream.stream.refs_batch import Refs
     from icechunk_stream.stream.targets import Plan
@@ -50,17 +47,6 @@ class WrittenChunks:
     rejected: Rejected = field(default_factory=Rejected)
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkPlace:
-    """Where chunks are stored: those of up to ``inline_threshold`` bytes in their references."""
-
-    storage: Storage
-    inline_threshold: int
-
-    def writer(self) -> PackWriter:
-        return PackWriter(self.storage, self.inline_threshold)
-
-
 class PlacedSource(Protocol):
     """Rows on their way to their places, and those that are known to have none.
 
@@ -73,13 +59,11 @@ class PlacedSource(Protocol):
     @property
     def rejected(self) -> Rejected: ...
 
-    def writing(
-        self, plans: Sequence[Plan], place: ChunkPlace, warm: WarmUnits
-    ) -> AbstractContextManager[WrittenChunks]:
-        """Write the chunks of all plans; they are stored when the block ends.
+    def write(self, plans: Sequence[Plan], writer: PackWriter, warm: WarmUnits) -> WrittenChunks:
+        """Write the chunks of all plans; they are stored once the writer has stored what waits.
 
         Rows with values that cannot be stored are left out. Whoever does it in this process makes
-        use of ``warm``.
+        use of ``warm``, others have writers of their own.
 
         Raises:
             ConflictingRowsError: rows give different values to one cell.
@@ -135,15 +119,7 @@ class PlacedInMemory:
     def rejected(self) -> Rejected:
         return Rejected(self.rows.bad, self.rows.rejected)
 
-    @contextmanager
-    def writing(
-        self, plans: Sequence[Plan], place: ChunkPlace, warm: WarmUnits
-    ) -> Iterator[WrittenChunks]:
-        warm.begin()
-        with place.writer() as writer:
-            yield self._written(plans, writer, warm)
-
-    def _written(self, plans: Sequence[Plan], writer: PackWriter, warm: WarmUnits) -> WrittenChunks:
+    def write(self, plans: Sequence[Plan], writer: PackWriter, warm: WarmUnits) -> WrittenChunks:
         refs: list[Refs] = []
         tallies = [Tally(plan) for plan in plans]
         for plan, tally in zip(plans, tallies, strict=True):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from icechunk_stream.stream.base_units import BaseUnits
+from icechunk_stream.stream.located import Located
 from icechunk_stream.stream.refs_batch import RefRows
-from icechunk_stream.stream.rows import stored_rows
+from icechunk_stream.stream.rows import Column, StoredRows, stored_rows
 from icechunk_stream.stream.tally import Tally
 from icechunk_stream.stream.unit_codec import MAX_UNITS, empty_value, unit_codecs
 from icechunk_stream.stream.units import OpenUnits, open_bytes
@@ -14,6 +17,7 @@ from icechunk_stream.stream.units import OpenUnits, open_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import numpy.typing as npt
     import pyarrow as pa
 
     from icechunk_stream.stream.packs import PackWriter
@@ -36,7 +40,7 @@ def write_chunks(
     tally: Tally | None = None,
     warm: WarmUnits | None = None,
 ) -> Iterator[Refs]:
-    """Store the units that rows touch; their references hold once ``writer.wait()`` has returned.
+    """Store the units that rows touch; their references hold once the writer has flushed.
 
     Rows have the plan's columns, and those of one unit are in one batch, or at the end of one and
     the beginning of the next. Nothing is stored for good before the last reference was taken and
@@ -55,7 +59,6 @@ def write_chunks(
             if len(refs) >= _MAX_REFS:
                 writer.flush()
                 yield refs.take()
-    writer.start()
     if len(refs):
         yield refs.take()
 
@@ -71,15 +74,39 @@ def _place(each: Encoded, base: BaseUnits, writer: PackWriter, refs: RefRows) ->
         refs.delete(path, each.unit)
 
 
+def write_labels(
+    plan: Plan, start: int, labels: npt.NDArray[Any], writer: PackWriter, warm: WarmUnits
+) -> Refs:
+    """Store stored labels of the plan's one array from a position on, as units of rows are."""
+    (size,), stop = plan.unit, start + len(labels)
+    refs = RefRows()
+    with unit_codecs(plan.targets) as codecs:
+        base = _base_units(plan, codecs, warm)
+        for first in range(start // size, -(-stop // size), MAX_UNITS):
+            last = min(first + MAX_UNITS, -(-stop // size))
+            low, high = max(start, first * size), min(stop, last * size)
+            units, cells = np.arange(first, last)[:, None], np.arange(low, high) - first * size
+            column = Column(labels[low - start : high - start], None)
+            opened = OpenUnits(plan, codecs, units)
+            opened.put(StoredRows((column,), None, Located(units, cells)), 0, len(units))
+            for each in opened.encoded(base):
+                _place(each, base, writer, refs)
+    return refs.take()
+
+
+def _base_units(plan: Plan, codecs: tuple[UnitCodec, ...], warm: WarmUnits | None) -> BaseUnits:
+    coded = zip(plan.targets, codecs, strict=True)
+    exact = {target.path: codec.document for target, codec in coded if codec.is_exact}
+    return BaseUnits(plan.base, warm, exact)
+
+
 class _Work:
     """The open units of one task."""
 
     def __init__(
         self, plan: Plan, codecs: tuple[UnitCodec, ...], tally: Tally, warm: WarmUnits | None
     ) -> None:
-        coded = zip(plan.targets, codecs, strict=True)
-        exact = {target.path: codec.document for target, codec in coded if codec.is_exact}
-        self.base = BaseUnits(plan.base, warm, exact)
+        self.base = _base_units(plan, codecs, warm)
         self._plan = plan
         self._tally = tally
         self._open: OpenUnits | None = None

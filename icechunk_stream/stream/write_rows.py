@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from icechunk_stream.stream.arrays import open_group
-from icechunk_stream.stream.growing import grow, store_labels
+from icechunk_stream.stream.growing import grow
 from icechunk_stream.stream.known import Known
 from icechunk_stream.stream.ledger import Counts
+from icechunk_stream.stream.packs import ChunkPlace
 from icechunk_stream.stream.placement import coordinate_values
 from icechunk_stream.stream.refs_batch import ref_tables
 from icechunk_stream.stream.rejected import BadRowsPolicy
-from icechunk_stream.stream.row_source import ChunkPlace
 from icechunk_stream.stream.targets import Plan, Policies
+from icechunk_stream.stream.write_chunks import write_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,11 +23,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from icechunk_stream.session import Session
+    from icechunk_stream.stream.arrays import OpenGroup
     from icechunk_stream.stream.axes import Axis
     from icechunk_stream.stream.layout import Rows
+    from icechunk_stream.stream.packs import PackWriter
     from icechunk_stream.stream.refs_batch import Refs
     from icechunk_stream.stream.row_source import RowSource
     from icechunk_stream.stream.targets import ArrayTarget
+    from icechunk_stream.stream.warm_units import WarmUnits
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +73,19 @@ def write_rows(
     policy.check(placed.rejected.bad)
     plans = list(make_plans(before.targets, placed.axes, layout, base))
     chunks = ChunkPlace(session.reader.assets.storage, session.edits.inline_threshold)
-    with placed.writing(plans, chunks, destination.known.warm) as written:
+    warm = destination.known.warm
+    warm.begin()
+    with chunks.writer() as writer:
+        written = placed.write(plans, writer, warm)
         rejected = placed.rejected.joined(written.rejected)
         policy.check(rejected.bad)
-        _grow(session, destination, before.axes, written.axes)
+        grown = _grown(before, written.axes)
+        labels = [each.write_labels(base, writer, warm) for each in grown]
+        # Chunks are stored while the session learns of them.
+        writer.start()
+        grow(session, group, {each.after.name: each.after.size for each in grown})
         changed = _set_refs(session, written.refs)
+        _set_refs(session, labels)
     counts = Counts(
         received=placed.rejected.bad.count + written.received,
         written=written.written,
@@ -103,17 +115,24 @@ def make_plans(
         )
 
 
-def _grow(
-    session: Session, destination: Destination, before: Sequence[Axis], after: Sequence[Axis]
-) -> None:
-    """Make the arrays as long as the axes became, and store the labels of what is new."""
-    longer = [(old, new) for old, new in zip(before, after, strict=True) if new.size > old.size]
-    if not longer:
-        return
-    grow(session, destination.group, {new.name: new.size for _, new in longer})
-    for old, new in longer:
-        labels = coordinate_values(new, old.size, new.size)
-        store_labels(session, destination.path(new.name), old.size, labels)
+@dataclass(frozen=True, slots=True)
+class _Grown:
+    """A dimension that a batch makes longer, and its coordinate array."""
+
+    before: Axis
+    after: Axis
+    coordinate: ArrayTarget
+
+    def write_labels(self, base: Session, writer: PackWriter, warm: WarmUnits) -> Refs:
+        """Write the labels of what is new."""
+        old, new = self.before.size, self.after.size
+        plan = Plan((self.coordinate,), (new,), (self.after.growing,), base)
+        return write_labels(plan, old, coordinate_values(self.after, old, new), writer, warm)
+
+
+def _grown(before: OpenGroup, after: Sequence[Axis]) -> list[_Grown]:
+    found = map(_Grown, before.axes, after, before.coordinates)
+    return [each for each in found if each.after.size > each.before.size]
 
 
 def _set_refs(session: Session, refs: Iterable[Refs]) -> int:

@@ -9,7 +9,7 @@ import zarr
 import icechunk_stream as ic
 from icechunk_stream.spark.parcels import unpacked
 from icechunk_stream.spark.task_work import UnitWriter
-from icechunk_stream.stream.row_source import ChunkPlace
+from icechunk_stream.stream.packs import ChunkPlace
 from tests.stream.cells import plan_of
 from tests.stream.slow_storage import SlowStorage
 

@@ -65,7 +65,7 @@ def stored_refs(
 ) -> list[Refs]:
     """The references of rows, whose chunks are stored."""
     refs = [*write_chunks(rows, plan, writer, *options, **named)]
-    writer.wait()
+    writer.flush()
     return refs
 
 
