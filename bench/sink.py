@@ -100,7 +100,7 @@ def _plan(options: argparse.Namespace) -> tuple[int, Plan]:
         return 2_000, Plan(Shape(), 3, (AUTO, XARRAY, FORKS, PARQUET), {})
     if options.far:
         return 100, Plan(Shape(), 7, (AUTO, EXECUTORS, FORKS), {(AUTO, FORKS): 1 / 0.35})
-    return 100, Plan(Shape(), 9, _ALL, _TARGETS)
+    return 100, Plan(Shape(), 21, _ALL, _TARGETS)
 
 
 def make_side(name: str, places: Places, shape: Shape, checkpoint: Path) -> Side:
