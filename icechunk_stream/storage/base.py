@@ -231,10 +231,7 @@ class Storage(ABC):
         return self._get(key, byte_range)
 
     def _put_pieces(self, key: str, pieces: Iterable[BytesLike]) -> None:
-        whole = bytearray()
-        for piece in pieces:
-            whole += piece
-        self._put(key, memoryview(whole))
+        self._put(key, _joined(pieces))
 
     def _get_requested(self, request: ReadRequest) -> BytesLike:
         return self.get_buffer(request.key, request.byte_range)
@@ -260,6 +257,14 @@ class Storage(ABC):
             for future in futures:
                 future.cancel()
             wait(futures)
+
+
+def _joined(pieces: Iterable[BytesLike]) -> BytesLike:
+    """One piece after the other, none of which stays once it is there."""
+    whole = bytearray()
+    for piece in pieces:
+        whole += piece
+    return memoryview(whole)
 
 
 def _mark_worker(worker: threading.local) -> None:

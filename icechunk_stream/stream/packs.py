@@ -22,6 +22,8 @@ PACK_SIZE = 64 * 2**20
 INLINE_THRESHOLD = 512
 # From here on a copy takes longer than what one more piece of an object costs.
 _LONG = 64 * 2**10
+# Short ones lie side by side in pieces of about so many bytes, which go one by one.
+_PIECE = 2**20
 
 Placed = InlineChunk | NativeChunk
 
@@ -164,13 +166,14 @@ class _Pack:
             self._pieces.append(data)
             self._short = None
             return chunk
-        if self._short is None:
+        if self._short is None or len(self._short) >= _PIECE:
             self._short = bytearray()
             self._pieces.append(self._short)
         self._short += data
         return chunk
 
     def taken(self) -> Iterator[BytesLike]:
-        """The bytes in pieces, which nothing here holds any longer."""
+        """The bytes in pieces, none of which stays here."""
+        self._short = None
         while self._pieces:
             yield self._pieces.popleft()

@@ -131,8 +131,8 @@ class _Grown:
 
 
 def _grown(before: OpenGroup, after: Sequence[Axis]) -> list[_Grown]:
-    found = map(_Grown, before.axes, after, before.coordinates)
-    return [each for each in found if each.after.size > each.before.size]
+    found = zip(before.axes, after, before.coordinates, strict=True)
+    return [_Grown(*each) for each in found if each[1].size > each[0].size]
 
 
 def _set_refs(session: Session, refs: Iterable[Refs]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +24,8 @@ from icechunk_stream.stream.refs_batch import REFS, RefRows, ref_tables
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from icechunk_stream.storage import BytesLike
 
 
 def stored(storage: Storage, placed: Placed) -> bytes:
@@ -67,6 +70,25 @@ def test_long_and_short_chunks_lie_in_one_object_side_by_side(place: str, tmp_pa
     writer.flush()
     assert [stored(storage, each) for each in placed] == chunks
     assert objects(storage) == [sum(sizes)]
+
+
+@pytest.mark.parametrize("size", [5_000, 300_000])
+def test_a_pack_is_in_memory_once_while_it_is_stored(size: int) -> None:
+    class Measured(MemoryStorage):
+        def _put(self, key: str, data: BytesLike) -> None:
+            assert memoryview(data).nbytes == count * size
+            held.append(tracemalloc.get_traced_memory())
+
+    count, held = 12_000_000 // size, list[tuple[int, int]]()
+    tracemalloc.start()
+    writer = PackWriter(Measured(), 0)
+    for _ in range(count):
+        writer.add(bytes(size), is_complete=True)
+    writer.flush()
+    tracemalloc.stop()
+    ((now, peak),) = held
+    assert now < 1.2 * count * size
+    assert peak < 1.3 * count * size
 
 
 def test_a_chunk_is_not_changed_by_the_next_one() -> None:
