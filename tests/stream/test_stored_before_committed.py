@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from icechunk_stream.errors import ConflictingRowsError, StorageError
+from icechunk_stream.errors import ConflictingRowsError, InvalidInputError, StorageError
 from icechunk_stream.stream.batch import Batches, StreamSettings
 from icechunk_stream.stream.dimensions import Dimension, fixed, regular
 from icechunk_stream.stream.layout import Rows
@@ -85,6 +86,19 @@ def test_after_an_error_nothing_is_stored_behind_the_back_of_whoever_gets_it(
     batches = begun(storage, TWO_GRIDS)
     with pytest.raises(ConflictingRowsError, match="level"):
         batches.write(call(1), rows(1, levels=np.arange(STATIONS) / 2))
+    found = storage.chunks
+    time.sleep(2 * SLOWLY)
+    assert storage.chunks == found
+
+
+def test_nothing_that_was_begun_goes_on_once_an_error_has_left_the_writer(
+    storage: SlowStorage,
+) -> None:
+    storage.is_slow = True
+    with suppress(InvalidInputError), PackWriter(storage, 0) as writer:
+        writer.add(b"data", is_complete=True)
+        writer.start()
+        writer.add(b"", is_complete=True)
     found = storage.chunks
     time.sleep(2 * SLOWLY)
     assert storage.chunks == found
