@@ -79,11 +79,12 @@ def write_labels(
 ) -> Refs:
     """Store stored labels of the plan's one array from a position on, as units of rows are."""
     (size,), stop = plan.unit, start + len(labels)
+    end = -(-stop // size)
     refs = RefRows()
     with unit_codecs(plan.targets) as codecs:
         base = _base_units(plan, codecs, warm)
-        for first in range(start // size, -(-stop // size), MAX_UNITS):
-            last = min(first + MAX_UNITS, -(-stop // size))
+        for first in range(start // size, end, MAX_UNITS):
+            last = min(first + MAX_UNITS, end)
             low, high = max(start, first * size), min(stop, last * size)
             units, cells = np.arange(first, last)[:, None], np.arange(low, high) - first * size
             column = Column(labels[low - start : high - start], None)

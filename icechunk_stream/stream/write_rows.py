@@ -10,7 +10,7 @@ from icechunk_stream.stream.arrays import open_group
 from icechunk_stream.stream.growing import grow
 from icechunk_stream.stream.known import Known
 from icechunk_stream.stream.ledger import Counts
-from icechunk_stream.stream.packs import ChunkPlace
+from icechunk_stream.stream.packs import PackWriter
 from icechunk_stream.stream.placement import coordinate_values
 from icechunk_stream.stream.refs_batch import ref_tables
 from icechunk_stream.stream.rejected import BadRowsPolicy
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from icechunk_stream.stream.arrays import OpenGroup
     from icechunk_stream.stream.axes import Axis
     from icechunk_stream.stream.layout import Rows
-    from icechunk_stream.stream.packs import PackWriter
     from icechunk_stream.stream.refs_batch import Refs
     from icechunk_stream.stream.row_source import RowSource
     from icechunk_stream.stream.targets import ArrayTarget
@@ -72,10 +71,9 @@ def write_rows(
     placed = rows.place(before.axes)
     policy.check(placed.rejected.bad)
     plans = list(make_plans(before.targets, placed.axes, layout, base))
-    chunks = ChunkPlace(session.reader.assets.storage, session.edits.inline_threshold)
-    warm = destination.known.warm
+    storage, warm = session.reader.assets.storage, destination.known.warm
     warm.begin()
-    with chunks.writer() as writer:
+    with PackWriter(storage, session.edits.inline_threshold) as writer:
         written = placed.write(plans, writer, warm)
         rejected = placed.rejected.joined(written.rejected)
         policy.check(rejected.bad)
