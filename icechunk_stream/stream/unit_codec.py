@@ -12,6 +12,7 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from icechunk_stream.errors import InvalidInputError
+from icechunk_stream.stream.codec_chain import CodecChain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,6 +65,7 @@ class UnitCodec:
         self._array = zarr.open_array(
             MemoryStore(self._objects), mode="r+", config={"write_empty_chunks": False}
         )
+        self._chain = CodecChain.of(self._array, unit)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -81,6 +83,8 @@ class UnitCodec:
 
     def encode(self, units: Block) -> list[BytesLike | None]:
         """What zarr stores for each unit, in memory of its own; None where all is fill value."""
+        if self._chain is not None:
+            return self._chain.encode(units)
         self._array[: len(units) * self.unit[0]] = units.reshape(-1, *self.unit[1:])
         encoded = [self._objects.pop(self._key(number), None) for number in range(len(units))]
         return [None if each is None else memoryview(each.as_buffer_like()) for each in encoded]

@@ -1,4 +1,4 @@
-"""Encoded units are bytes of their own, whatever their codecs."""
+"""Encoded units are the bytes that zarr stores, in memory of their own, whatever their codecs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from zarr.codecs import TransposeCodec
+from zarr.abc.codec import BytesBytesCodec
+from zarr.codecs import (
+    BloscCodec,
+    BytesCodec,
+    Crc32cCodec,
+    GzipCodec,
+    TransposeCodec,
+    ZstdCodec,
+)
+from zarr.core.array_spec import ArraySpec
+from zarr.core.buffer import Buffer
+from zarr.registry import register_codec
 from zarr.storage import MemoryStore
 
 from icechunk_stream.stream.unit_codec import UnitCodec
@@ -15,20 +26,105 @@ from icechunk_stream.stream.unit_codec import UnitCodec
 CODECS: dict[str, dict[str, Any]] = {
     "no compressor": {"compressors": None},
     "zstd": {"compressors": "auto"},
-    "a shard without a compressor": {"compressors": None, "shards": (4, 4)},
+    "several compressors": {"compressors": [ZstdCodec(level=3), Crc32cCodec()]},
+    "blosc": {"compressors": BloscCodec(cname="lz4", shuffle="bitshuffle")},
+    "gzip": {"compressors": GzipCodec(level=1)},
+    "big-endian": {"compressors": None, "serializer": BytesCodec(endian="big")},
+    "a shard": {"compressors": "auto", "shards": (64, 64)},
+    "a shard without a compressor": {"compressors": None, "shards": (64, 64)},
     "transposed": {"compressors": None, "filters": TransposeCodec(order=(1, 0))},
 }
+# As many bytes as several threads encode, in units of which each thread gets some.
+UNITS = 13
+FILLED = 5
+
+
+def units() -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Units of noise, one of which is nothing but fill value."""
+    cells = np.random.default_rng(0).standard_normal((UNITS, 64, 64))
+    cells[FILLED] = 0
+    return cells
+
+
+def stored_by_zarr(cells: np.ndarray[Any, Any], **settings: Any) -> tuple[bytes, list[Any]]:
+    """The zarr.json of an array, and its chunks; None where there is none."""
+    objects: dict[str, Any] = {}
+    shape = (len(cells) * cells.shape[1], *cells.shape[2:])
+    chunks = cells.shape[1:]
+    if "shards" in settings:
+        chunks = tuple(length // 4 for length in chunks)
+    array = zarr.create_array(
+        MemoryStore(objects), shape=shape, chunks=chunks, dtype=cells.dtype, **settings
+    )
+    array[...] = cells.reshape(shape)
+    document = objects["zarr.json"].to_bytes()
+    found = [objects.get(f"c/{number}/0") for number in range(len(cells))]
+    return document, [None if each is None else each.to_bytes() for each in found]
+
+
+def encoded_by_us(document: bytes, cells: np.ndarray[Any, Any]) -> list[Any]:
+    encoded = UnitCodec(document, cells.shape[1:]).encode(cells)
+    return [None if each is None else bytes(each) for each in encoded]
+
+
+@pytest.mark.parametrize("name", CODECS)
+def test_units_are_encoded_as_zarr_stores_them(name: str) -> None:
+    cells = units()
+    document, stored = stored_by_zarr(cells, **CODECS[name])
+    assert encoded_by_us(document, cells) == stored
+    assert [number for number, each in enumerate(stored) if each is None] == [FILLED]
 
 
 @pytest.mark.parametrize("name", CODECS)
 def test_encoded_units_do_not_change_with_the_cells_that_they_were_made_of(name: str) -> None:
-    objects: dict[str, Any] = {}
-    settings = {"shape": (8, 4), "chunks": (4, 4), "dtype": "float64"} | CODECS[name]
-    array = zarr.create_array(MemoryStore(objects), **settings)
-    cells = np.arange(32.0).reshape(2, 4, 4)
-    array[...] = cells.reshape(8, 4)
-    document = objects["zarr.json"].to_bytes()
-    encoded = UnitCodec(document, (4, 4)).encode(cells)
+    cells = units()
+    document, stored = stored_by_zarr(cells, **CODECS[name])
+    encoded = UnitCodec(document, cells.shape[1:]).encode(cells)
     cells[...] = -1
-    stored = [objects[f"c/{number}/0"].to_bytes() for number in range(2)]
-    assert [bytes(each or b"") for each in encoded] == stored
+    assert [None if each is None else bytes(each) for each in encoded] == stored
+
+
+def test_units_of_texts_are_encoded_as_zarr_stores_them() -> None:
+    texts = np.array([f"station {number}" for number in range(40)], "T").reshape(4, 5, 2)
+    texts[2] = ""
+    document, stored = stored_by_zarr(texts)
+    assert encoded_by_us(document, texts) == stored
+    assert stored[2] is None
+
+
+def test_units_whose_fill_value_is_nan_are_none_where_all_cells_are_nan() -> None:
+    cells = units()
+    cells[FILLED] = np.nan
+    document, stored = stored_by_zarr(cells, fill_value=np.nan)
+    assert encoded_by_us(document, cells) == stored
+    assert stored[FILLED] is None
+
+
+class Awaited(BytesBytesCodec):
+    """A codec of someone else that has to be awaited: it turns bytes around."""
+
+    is_fixed_size = True
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Awaited:
+        return cls()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": "tests.awaited", "configuration": {}}
+
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
+        return input_byte_length
+
+    async def _encode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        return chunk_spec.prototype.buffer.from_bytes(chunk_data.to_bytes()[::-1])
+
+    async def _decode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        return await self._encode_single(chunk_data, chunk_spec)
+
+
+def test_codecs_that_have_to_be_awaited_are() -> None:
+    register_codec("tests.awaited", Awaited)
+    cells = units()
+    document, stored = stored_by_zarr(cells, compressors=Awaited())
+    assert encoded_by_us(document, cells) == stored
+    assert stored[0] == cells[0].tobytes()[::-1]
