@@ -91,6 +91,8 @@ class UnitCodec:
 
     def decode(self, units: Sequence[BytesLike]) -> Block:
         """The cells of each unit."""
+        if self._chain is not None:
+            return self._chain.decode(units)
         for number, data in enumerate(units):
             self._objects[self._key(number)] = self._prototype.buffer.from_bytes(bytes(data))
         cells = np.asarray(self._array[: len(units) * self.unit[0]])

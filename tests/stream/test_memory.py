@@ -17,9 +17,8 @@ from tests.stream.measured_writer import BASE, BATCHES, PACK, Batch, cells_of, c
 pytestmark = pytest.mark.compat
 
 ROOT = Path(__file__).parents[2]
-# Code that is loaded late, stacks of threads, and freed memory that the allocator keeps: for each
-# thread that encodes, too.
-ALLOWANCE = 32 * 2**20
+# Code that is loaded late, stacks of threads, and freed memory that the allocator keeps.
+ALLOWANCE = 24 * 2**20
 
 
 def bound(batch: Batch) -> int:

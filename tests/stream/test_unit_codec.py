@@ -62,6 +62,13 @@ def stored_by_zarr(cells: np.ndarray[Any, Any], **settings: Any) -> tuple[bytes,
     return document, [None if each is None else each.to_bytes() for each in found]
 
 
+def decoded_by_us(
+    document: bytes, stored: list[Any], unit: tuple[int, ...]
+) -> np.ndarray[Any, Any]:
+    """The cells of those units that are stored."""
+    return UnitCodec(document, unit).decode([each for each in stored if each is not None])
+
+
 def encoded_by_us(document: bytes, cells: np.ndarray[Any, Any]) -> list[Any]:
     encoded = UnitCodec(document, cells.shape[1:]).encode(cells)
     return [None if each is None else bytes(each) for each in encoded]
@@ -76,6 +83,15 @@ def test_units_are_encoded_as_zarr_stores_them(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CODECS)
+def test_what_zarr_stored_is_decoded_to_the_cells_that_it_was_given(name: str) -> None:
+    cells = units()
+    document, stored = stored_by_zarr(cells, **CODECS[name])
+    decoded = decoded_by_us(document, stored, cells.shape[1:])
+    np.testing.assert_array_equal(decoded, np.delete(cells, FILLED, axis=0))
+    assert decoded.dtype == cells.dtype
+
+
+@pytest.mark.parametrize("name", CODECS)
 def test_encoded_units_do_not_change_with_the_cells_that_they_were_made_of(name: str) -> None:
     cells = units()
     document, stored = stored_by_zarr(cells, **CODECS[name])
@@ -84,12 +100,14 @@ def test_encoded_units_do_not_change_with_the_cells_that_they_were_made_of(name:
     assert [None if each is None else bytes(each) for each in encoded] == stored
 
 
-def test_units_of_texts_are_encoded_as_zarr_stores_them() -> None:
+def test_units_of_texts_are_encoded_and_decoded_as_by_zarr() -> None:
     texts = np.array([f"station {number}" for number in range(40)], "T").reshape(4, 5, 2)
     texts[2] = ""
     document, stored = stored_by_zarr(texts)
     assert encoded_by_us(document, texts) == stored
     assert stored[2] is None
+    decoded = decoded_by_us(document, stored, texts.shape[1:])
+    assert decoded.tolist() == np.delete(texts, 2, axis=0).tolist()
 
 
 def test_units_whose_fill_value_is_nan_are_none_where_all_cells_are_nan() -> None:
@@ -128,3 +146,5 @@ def test_codecs_that_have_to_be_awaited_are() -> None:
     document, stored = stored_by_zarr(cells, compressors=Awaited())
     assert encoded_by_us(document, cells) == stored
     assert stored[0] == cells[0].tobytes()[::-1]
+    decoded = decoded_by_us(document, stored, cells.shape[1:])
+    np.testing.assert_array_equal(decoded, np.delete(cells, FILLED, axis=0))
