@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import psutil
 
-from bench.harness import say
+from bench.harness import say, touch_memory
 from bench.sink_places import Put
 from tests.resident import forget_peak, peak, resident
 
@@ -30,6 +30,8 @@ _HEADER = (
 )
 # Python workers collect garbage after their tasks, which is not the next side's to wait for.
 _PAUSE = 0.3
+# More than a side takes anew for a batch of a million rows.
+_BATCH_BYTES = 256 * 2**20
 Who = Literal["driver", "JVM", "workers"]
 
 
@@ -87,6 +89,7 @@ class Side:
         df.sparkSession.sparkContext.environment["BENCH_SIDE"] = self.name
         gc.collect()
         sleep(_PAUSE)
+        touch_memory(_BATCH_BYTES)
         processes = Processes()
         cpu, began = processes.worker_cpu(), perf_counter()
         self.write(df, batch)
