@@ -10,10 +10,22 @@ from icechunk_stream.config import (
     StorageSettings,
     StorageTimeoutSettings,
 )
-from icechunk_stream.errors import CommitStateUnknownError, ObjectNotFoundError, StorageError
-from icechunk_stream.storage import LostRace, NotModified, Span, Written
+from icechunk_stream.errors import (
+    CommitStateUnknownError,
+    ErrorKind,
+    ObjectNotFoundError,
+    StorageError,
+)
+from icechunk_stream.storage import (
+    LostRace,
+    NotModified,
+    Span,
+    Written,
+    probe_conditional_writes,
+)
 from icechunk_stream.storage.object_store import ObjectStoreStorage
 from icechunk_stream.testing.http_faults import (
+    AlterAnswer,
     CutBody,
     DropAnswer,
     DropRequest,
@@ -24,6 +36,7 @@ from icechunk_stream.testing.http_faults import (
     StallBody,
     TruncateBody,
 )
+from icechunk_stream.testing.http_messages import Answer
 from icechunk_stream.testing.http_proxy import HttpProxy
 from icechunk_stream.testing.storage_steps import create, fetch, keys, update
 from tests.object_stores.azure import IMPATIENT, storage_of
@@ -302,3 +315,23 @@ def test_large_objects_go_in_blocks_and_come_in_pieces(
     assert storage.get("chunks/A", Span(0, len(data) + 5)) == data
     assert storage.get("chunks/A", Span(500_000, 3_700_000)) == data[500_000:3_700_000]
     assert len(proxy.requests_of("GET")) == 5 + 4
+
+
+def granted(answer: Answer) -> Answer:
+    """What a store says that looks at no condition: requests are signed with theirs."""
+    if answer.status not in {409, 412}:
+        return answer
+    return Answer(201, (*answer.headers, ("etag", '"0x8D"')))
+
+
+@pytest.mark.parametrize(
+    ("nth", "why"), [(2, "created twice"), (4, "replaced from a version long gone")]
+)
+def test_the_probe_refuses_a_store_that_grants_every_write_and_leaves_nothing(
+    storage: ObjectStoreStorage, rival: ObjectStoreStorage, proxy: HttpProxy, nth: int, why: str
+) -> None:
+    proxy.disturb(AlterAnswer(granted), method="PUT", nth=nth)
+    with pytest.raises(StorageError, match=why) as caught:
+        probe_conditional_writes(storage)
+    assert caught.value.kind == ErrorKind.STORAGE_CONFIG
+    assert keys(rival) == []
