@@ -52,8 +52,9 @@ class Coded(Protocol):
 class UnitCodec:
     """zarr's codecs of one array, for up to ``MAX_UNITS`` units at a time.
 
-    Units lie side by side along the first axis of an array in memory that is like the stored one
-    in all but its length: zarr encodes each of them as it would in its own place.
+    Where they cannot be called one after the other, units lie side by side along the first axis of
+    an array in memory that is like the stored one in all but its length: zarr encodes each of them
+    as it would in its own place.
     """
 
     def __init__(self, document: bytes, unit: tuple[int, ...]) -> None:
