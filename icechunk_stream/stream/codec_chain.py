@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-_THREADS = os.cpu_count() or 1
-# Less than that is done before a thread has begun.
+# Executors have a worker for each core, and each worker has threads of its own.
+_THREADS = min(os.cpu_count() or 1, 8)
+# So many bytes of cells are done before a thread has begun.
 _SHORT = 2**17
 _pool = PerProcess(partial(ThreadPoolExecutor, _THREADS, "icechunk-codecs"))
 
@@ -45,10 +46,10 @@ class CodecChain:
 
     @classmethod
     def of(cls, array: zarr.Array[Any], unit: tuple[int, ...]) -> CodecChain | None:
-        """None where a codec has to be awaited, or is left alone with parts of a unit."""
-        metadata, prototype = array.metadata, default_buffer_prototype()
+        """None where a codec may have to be awaited, or makes shards: zarr writes parts of them."""
+        metadata = array.metadata
         assert isinstance(metadata, ArrayV3Metadata), array
-        fill = metadata.fill_value
+        fill, prototype = metadata.fill_value, default_buffer_prototype()
         spec = ArraySpec(unit, metadata.data_type, fill, array.config, prototype)
         steps = tuple(_steps(metadata.codecs, spec))
         are_plain = all(_is_plain(codec) for codec, _ in steps)
@@ -56,12 +57,13 @@ class CodecChain:
 
     def encode(self, units: Block) -> list[BytesLike | None]:
         """What zarr stores for each unit, in memory of its own; None where all is fill value."""
+        # Some releases of zarr give codecs only what lies in memory as an array of its own would.
+        units = np.ascontiguousarray(units, self.dtype).reshape(-1, *self._unit.shape)
         return _spread(lambda number: self._encode(units[number]), len(units), units.nbytes)
 
     def decode(self, units: Sequence[BytesLike]) -> Block:
         """The cells of each unit."""
-        (_, spec), *_ = self.steps
-        cells = np.empty((len(units), *spec.shape), self.dtype)
+        cells = np.empty((len(units), *self._unit.shape), self.dtype)
 
         def decode_one(number: int) -> None:
             cells[number] = self._decode(units[number])
@@ -69,8 +71,12 @@ class CodecChain:
         _spread(decode_one, len(units), cells.nbytes)
         return cells
 
+    @property
+    def _unit(self) -> ArraySpec:
+        return self.steps[0][1]
+
     def _encode(self, unit: Block) -> BytesLike | None:
-        data: Any = default_buffer_prototype().nd_buffer.from_numpy_array(unit)
+        data: Any = self._unit.prototype.nd_buffer.from_numpy_array(unit)
         if data.all_equal(self.fill_value):
             return None
         for codec, spec in self.steps:
@@ -78,11 +84,11 @@ class CodecChain:
             if data is None:
                 return None
         encoded = memoryview(data.as_buffer_like())
-        is_view = np.may_share_memory(np.frombuffer(encoded, np.uint8), unit)
-        return encoded.tobytes() if is_view else encoded
+        may_change = np.may_share_memory(np.frombuffer(encoded, np.uint8), unit)
+        return encoded.tobytes() if may_change else encoded
 
     def _decode(self, unit: BytesLike) -> Block:
-        data: Any = default_buffer_prototype().buffer.from_bytes(bytes(unit))
+        data: Any = self._unit.prototype.buffer.from_bytes(bytes(unit))
         for codec, spec in reversed(self.steps):
             data = codec._decode_sync(data, spec)  # noqa: SLF001 - as above
         cells: Block = data.as_numpy_array()
@@ -101,10 +107,13 @@ def _spread(act: Callable[[int], R], count: int, size: int) -> list[R]:
 
 
 def _steps(codecs: Iterable[Codec], spec: ArraySpec) -> Iterator[tuple[Any, ArraySpec]]:
-    for codec in codecs:
-        yield codec.evolve_from_array_spec(spec), spec
+    for each in codecs:
+        codec = each.evolve_from_array_spec(spec)
+        yield codec, spec
         spec = codec.resolve_metadata(spec)
 
 
 def _is_plain(codec: object) -> bool:
-    return hasattr(codec, "_encode_sync") and not isinstance(codec, ShardingCodec)
+    """Whether plain calls do what zarr awaits: codecs of others may differ in the two."""
+    is_of_zarr = type(codec).__module__.partition(".")[0] == "zarr"
+    return is_of_zarr and hasattr(codec, "_encode_sync") and not isinstance(codec, ShardingCodec)
