@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from icechunk_stream.format.chunk_refs import ChunkPayload, RefColumns, RefKind
     from icechunk_stream.format.nodes import ArrayNode, Node
     from icechunk_stream.format.ref_view import RefView
-    from icechunk_stream.reading import NodesByPath
+    from icechunk_stream.reading import Far, NodesByPath
 
 
 class OverlayNodes:
@@ -83,13 +83,9 @@ class OverlayReader(SnapshotReader):
         return self._nodes
 
     def payload(self, node: ArrayNode, index: Sequence[int]) -> ChunkPayload | None:
-        if not node.has_chunk(index):
-            return None
-        changes = self._changes.chunks.get(node.id)
-        if changes is not None:
-            changed = changes.get(index)
-            if changed is not Unchanged.UNCHANGED:
-                return changed
+        changed = self._changed(node, index)
+        if changed is not Unchanged.UNCHANGED:
+            return changed
         return self._base.payload(self._stored(node), index)
 
     def kind(self, node: ArrayNode, index: Sequence[int]) -> RefKind | None:
@@ -99,11 +95,11 @@ class OverlayReader(SnapshotReader):
             return None if payload is None else kind_of(payload)
         return self._base.kind(self._stored(node), index) if node.has_chunk(index) else None
 
-    def payload_is_near(self, node: ArrayNode, index: Sequence[int]) -> bool:
-        changes = self._changes.chunks.get(node.id)
-        if changes is not None and changes.get(index) is not Unchanged.UNCHANGED:
-            return True
-        return self._base.payload_is_near(self._stored(node), index)
+    def near_payload(self, node: ArrayNode, index: Sequence[int]) -> ChunkPayload | Far | None:
+        changed = self._changed(node, index)
+        if changed is not Unchanged.UNCHANGED:
+            return changed
+        return self._base.near_payload(self._stored(node), index)
 
     def all_columns(self, node: ArrayNode) -> Iterator[RefView]:
         changes = self._changes.chunks.get(node.id)
@@ -116,6 +112,12 @@ class OverlayReader(SnapshotReader):
             # An array that shrank keeps what was written before: it may grow again.
             kept = (table.kinds != DELETED) & inside(table.indices, node.grid)
             yield TableView(chosen_rows(table, kept))
+
+    def _changed(self, node: ArrayNode, index: Sequence[int]) -> ChunkPayload | Unchanged | None:
+        if not node.has_chunk(index):
+            return None
+        changes = self._changes.chunks.get(node.id)
+        return Unchanged.UNCHANGED if changes is None else changes.get(index)
 
     def _stored(self, node: ArrayNode) -> ArrayNode:
         """The array with the manifests and the grid that the snapshot gives it."""

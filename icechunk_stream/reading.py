@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from icechunk_stream.assets import snapshot_key
@@ -54,6 +55,11 @@ def children(nodes: NodesByPath, path: str) -> list[Node]:
     return list(nodes.children(path))
 
 
+@dataclass(frozen=True, slots=True)
+class Far:
+    """Only the storage has the answer."""
+
+
 class SnapshotReader:
     """Everything that a snapshot holds, by path and chunk index. Safe to share between threads."""
 
@@ -96,10 +102,16 @@ class SnapshotReader:
                 return columns.kind(row)
         return None
 
-    def payload_is_near(self, node: ArrayNode, index: Sequence[int]) -> bool:
-        """Whether ``payload`` answers from memory."""
-        numbers = self._covering(node, index)
-        return all(self._cached(node, number) is not None for number in numbers)
+    def near_payload(self, node: ArrayNode, index: Sequence[int]) -> ChunkPayload | Far | None:
+        """``payload`` where memory has the answer."""
+        for number in self._covering(node, index):
+            columns = self._near_columns(node, number)
+            if columns is None:
+                return Far()
+            found = _find(columns, index)
+            if found is not None:
+                return found
+        return None
 
     def all_columns(self, node: ArrayNode) -> Iterator[RefView]:
         """References of an array, manifest by manifest."""
@@ -107,10 +119,9 @@ class SnapshotReader:
 
     def columns(self, node: ArrayNode, number: int) -> RefColumns:
         """References of an array in one of its manifests."""
-        if (node.id.raw, number) in self._checked:
-            known = self._cached(node, number)
-            if known is not None:
-                return columns_of(known, node)
+        near = self._near_columns(node, number)
+        if near is not None:
+            return near
         return self._of(self.assets.manifest(self.file(node, number)), node, number)
 
     def manifest_counts(
@@ -142,8 +153,12 @@ class SnapshotReader:
             raise FormatError(message, key=snapshot_key(self.snapshot.id))
         return numbers
 
-    def _cached(self, node: ArrayNode, number: int) -> Manifest | None:
-        return self.assets.cached_manifest(node.manifests.id(number))
+    def _near_columns(self, node: ArrayNode, number: int) -> RefColumns | None:
+        """References that were found to be right before, if memory still has them."""
+        if (node.id.raw, number) not in self._checked:
+            return None
+        known = self.assets.cached_manifest(node.manifests.id(number))
+        return None if known is None else columns_of(known, node)
 
     def file(self, node: ArrayNode, number: int) -> ManifestFile:
         """What the snapshot says of one of an array's manifests."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -140,7 +141,8 @@ class RefColumns:
         key = self.space.pack_one(index)
         if key is None:
             return None
-        row = int(self.keys.searchsorted(key))
+        # numpy's search would let go of the interpreter, which a busy client's threads then take.
+        row = bisect_left(self.keys, key)
         return row if row < len(self.keys) and self.keys[row] == key else None
 
     def kind(self, row: int) -> RefKind:

@@ -16,6 +16,7 @@ from icechunk_stream.errors import (
 )
 from icechunk_stream.format.chunk_refs import NativeChunk
 from icechunk_stream.format.nodes import ArrayNode
+from icechunk_stream.reading import Far
 from icechunk_stream.store.byte_ranges import chunk_range
 from icechunk_stream.store.keys import ChunkKey, MetadataKey, ZarrV2Key, normal_path, parse_key
 from icechunk_stream.store.listing import directory, key_batches, ref_batches
@@ -302,11 +303,11 @@ class IcechunkStore(VirtualRefs, Store):
         self, reader: SnapshotReader, key: ChunkKey, byte_range: ByteRequest | None
     ) -> BytesLike | None:
         node = reader.node(key.path)
-        if not isinstance(node, ArrayNode) or not reader.payload_is_near(node, key.index):
-            return await self._beside(chunk_bytes, reader, key, byte_range)
-        payload = reader.payload(node, key.index)
+        payload = reader.near_payload(node, key.index) if isinstance(node, ArrayNode) else Far()
         if payload is None:
             return None
+        if isinstance(payload, Far):
+            return await self._beside(chunk_bytes, reader, key, byte_range)
         start, end = chunk_range(byte_range, payload_length(payload))
         if end - start <= NEAR_READ and is_near(reader, payload):
             return payload_bytes(reader, payload, start, end)
