@@ -30,12 +30,12 @@ RESULTS = ROOT / "bench" / "RESULTS.md"
 
 _TITLE = "# Results\n\nRatio: the peer's time over ours, so more than 1 is faster than the peer.\n"
 _HEADER = "| what | units | ours: min, median | peer: min, median | ratio of min, median | target |"
+_AT_HAND = "Sides take turns; free memory is at hand before each."
 _PACKAGES = ("icechunk", "zarr", "xarray", "numpy", "pyarrow", "zstandard")
 _MIB = 2**20
-_GIB = 2**30
 _PAGE = 4096
 # More than a round of any benchmark takes anew.
-_ROUND_BYTES = _GIB * 3 // 2
+_ROUND_BYTES = 3 * 2**29
 
 
 class Stopwatch:
@@ -142,7 +142,8 @@ class Report:
     def _table(self) -> list[str]:
         if not self.measured:
             return []
-        return [_HEADER, "|---|---|---|---|---|---|", *map(_row, self.measured)]
+        rows = map(_row, self.measured)
+        return [_AT_HAND, "", _HEADER, "|---|---|---|---|---|---|", *rows]
 
     def _section(self) -> str:
         quick = " --quick" if self.quick else ""

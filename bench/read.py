@@ -42,8 +42,8 @@ PEER = (
 )
 S3_PEER = (
     "icechunk with its default configuration and no cache of chunks, zarr with its default"
-    " concurrency, both on versitygw, which runs on the same cores and has its files in memory."
-    " Ours with obstore"
+    " concurrency where the name says nothing else, both on versitygw, which runs on the same cores"
+    " and has its files in memory. Ours with obstore"
 )
 FULL_READ_TARGET = 1.0
 RANDOM_READ_TARGET = 0.67
@@ -65,11 +65,11 @@ def both(
     return Case(name, unit, work(icechunk_stream), work(icechunk), target, rounds)
 
 
-def full_read(library: ModuleType, place: Place) -> Side:
+def full_read(library: ModuleType, place: Place, concurrency: int) -> Side:
     """From opening the repository to the whole array in memory, without dask."""
 
     def run(watch: Stopwatch) -> int:
-        with watch:
+        with zarr.config.set({"async.concurrency": concurrency}), watch:
             store = opened(library, place)
             values = xr.open_zarr(store, consolidated=False, chunks=None)["t"].load()
         return int(values.nbytes / 2**20)
@@ -77,10 +77,18 @@ def full_read(library: ModuleType, place: Place) -> Side:
     return run
 
 
-def full_case(place: Place, rounds: int, *, packed: bool) -> Case:
+def full_case(place: Place, rounds: int, *, packed: bool, at_once: int | None = None) -> Case:
+    """``at_once`` is how many chunks zarr asks for together; its default where it is None."""
+    concurrency: int = at_once or zarr.config.get("async.concurrency")
     name = "zarr's default zstd" if packed else "no codec"
     name = f"xarray full read, chunks of 1 MiB, {name}"
-    return both(name, "MiB", lambda library: full_read(library, place), FULL_READ_TARGET, rounds)
+    if at_once is not None:
+        name += f", {at_once} at once"
+
+    def work(library: ModuleType) -> Side:
+        return full_read(library, place, concurrency)
+
+    return both(name, "MiB", work, FULL_READ_TARGET, rounds)
 
 
 def full_cases(folder: Path, megabytes: int) -> Iterator[Case]:
@@ -161,6 +169,7 @@ def s3_cases(server: S3Server, megabytes: int, reads: int) -> Iterator[Case]:
         write_large(place(icechunk), megabytes, packed=packed)
         # Two processes on the same cores make more noise than one.
         yield full_case(place, 25, packed=packed)
+        yield full_case(place, 25, packed=packed, at_once=AT_ONCE)
     place = s3_place(server, bucket, "small")
     say("writing small chunks")
     write_small(place(icechunk), reads)

@@ -57,7 +57,7 @@ PEER = (
     " all repositories of spec v2 with zarr's default zstd; nothing waits for a disk (ours has"
     f" durability='os'). One query on `local[{CORES}]` gives each micro-batch, read from files of"
     " Parquet by every side anew, to all sides in turn, in another order each batch; the first"
-    " batch does not count. Each side has Python workers of its own."
+    " batch does not count. Each side has Python workers of its own, and free memory at hand."
     f" Driver memory {SETTINGS['spark.driver.memory']},"
     f" {SETTINGS['spark.sql.shuffle.partitions']} shuffle partitions"
 )
