@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Headers = tuple[tuple[str, str], ...]
 Bulk = Literal["auto", "obstore", "boto3"]
 
-DEFAULT_CONCURRENCY = 64
+DEFAULT_CONCURRENCY = 96
 
 _DEFAULT_CONNECT_TIMEOUT = 10.0
 _DEFAULT_READ_TIMEOUT = 60
