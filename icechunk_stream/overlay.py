@@ -89,11 +89,10 @@ class OverlayReader(SnapshotReader):
         return self._base.payload(self._stored(node), index)
 
     def kind(self, node: ArrayNode, index: Sequence[int]) -> RefKind | None:
-        changes = self._changes.chunks.get(node.id)
-        if changes is not None and changes.get(index) is not Unchanged.UNCHANGED:
-            payload = self.payload(node, index)
-            return None if payload is None else kind_of(payload)
-        return self._base.kind(self._stored(node), index) if node.has_chunk(index) else None
+        changed = self._changed(node, index)
+        if changed is not Unchanged.UNCHANGED:
+            return None if changed is None else kind_of(changed)
+        return self._base.kind(self._stored(node), index)
 
     def near_payload(self, node: ArrayNode, index: Sequence[int]) -> ChunkPayload | Far | None:
         changed = self._changed(node, index)
