@@ -139,28 +139,33 @@ class RefColumns:
     def find(self, index: Sequence[int]) -> int | None:
         """Row of an index, if it is among them."""
         key = self.space.pack_one(index)
-        if key is None:
+        if key is None or not len(self.keys):
             return None
+        if isinstance(key, int):
+            # Without gaps before it, a key is as far from the first one as its row is.
+            row: int = key - self.keys.item(0)
+            if 0 <= row < len(self.keys) and self.keys.item(row) == key:
+                return row
         # numpy's search would let go of the interpreter, which a busy client's threads then take.
         row = bisect_left(self.keys, key)
         return row if row < len(self.keys) and self.keys[row] == key else None
 
     def kind(self, row: int) -> RefKind:
         """Where the bytes of one row are."""
-        if not self.lengths[row]:
+        if not self.lengths.item(row):
             raise self.source.error(f"the chunk {self._index(row)} has length 0")
-        return RefKind(int(self.kinds[row]))
+        return RefKind(self.kinds.item(row))
 
     def payload(self, row: int) -> ChunkPayload:
         """What one row refers to."""
-        kind, length = self.kind(row), int(self.lengths[row])
+        kind, length = self.kind(row), self.lengths.item(row)
         match kind:
             case RefKind.INLINE:
                 return InlineChunk(self.inline(row))
             case RefKind.NATIVE:
                 assert self.chunk_ids is not None
                 id = ChunkId(self.chunk_ids[row].tobytes())
-                return NativeChunk(id, int(self.offsets[row]), length)
+                return NativeChunk(id, self.offsets.item(row), length)
             case RefKind.VIRTUAL:
                 offset = int(self.offsets[row])
                 return VirtualChunk(self._location(row), offset, length, self.checksum(row))

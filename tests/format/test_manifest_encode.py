@@ -103,6 +103,14 @@ def test_some_decoded_rows_are_taken_along(refs: Refs, data: st.DataObject) -> N
     assert found == {index: refs[index] for index in chosen}
 
 
+@given(refs=references())
+def test_an_index_is_found_at_its_row_and_its_absent_neighbours_are_not(refs: Refs) -> None:
+    columns, rows = decoded(encoded(ref_table(refs))), sorted(refs)
+    asked = {tuple(max(0, at + step) for at in index) for index in refs for step in (-1, 0, 1)}
+    found = {index: columns.find(index) for index in asked}
+    assert found == {index: rows.index(index) if index in refs else None for index in asked}
+
+
 def test_compressed_locations_of_the_reference_become_plain() -> None:
     compressed = 0
     for name, data in MANIFEST.corpus().items():
