@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 from urllib.parse import urlsplit
@@ -18,7 +19,7 @@ from icechunk_stream.storage.s3_logs import hide_secrets_in_logs
 from icechunk_stream.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from botocore.credentials import ReadOnlyCredentials
 
@@ -66,15 +67,31 @@ class S3Session:
         return str(self.client.meta.endpoint_url)
 
     def object_base(self, bucket: str) -> str:
-        """The URL, without a trailing slash, below which the objects of a bucket are."""
-        unsigned = self._create_client(self._config(1).merge(Config(signature_version=UNSIGNED)))
-        unsigned.meta.events.register("before-send.s3", _stop)
-        try:
-            unsigned.head_object(Bucket=bucket, Key=_PROBE_KEY)
-        except _StoppedError as stopped:
-            url = urlsplit(stopped.url)
-            return f"{url.scheme}://{url.netloc}{url.path.removesuffix(f'/{_PROBE_KEY}')}"
+        """The URL, without a trailing slash, below which the objects of a bucket are.
+
+        For a session that is being made: no other request may use its client meanwhile.
+        """
+        with self._stopping_requests():
+            try:
+                self.client.head_object(Bucket=bucket, Key=_PROBE_KEY)
+            except _StoppedError as stopped:
+                url = urlsplit(stopped.url)
+                return f"{url.scheme}://{url.netloc}{url.path.removesuffix(f'/{_PROBE_KEY}')}"
         raise AssertionError("botocore sends nothing without asking its handlers")
+
+    @contextmanager
+    def _stopping_requests(self) -> Iterator[None]:
+        """Have requests made ready, without a signature, and not sent."""
+        events = self.client.meta.events
+        # A second client would need its own 10 ms, in each process that opens a repository.
+        handlers = {"choose-signer.s3": _choose_none, "before-send.s3": _stop}
+        for event, handler in handlers.items():
+            events.register_first(event, handler)
+        try:
+            yield
+        finally:
+            for event, handler in handlers.items():
+                events.unregister(event, handler)
 
     def _config(self, concurrency: int) -> Config:
         options: dict[str, Any] = {
@@ -140,6 +157,10 @@ class _StoppedError(Exception):
     def __init__(self, url: str) -> None:
         super().__init__()
         self.url = url
+
+
+def _choose_none(**_: object) -> Any:  # noqa: ANN401 - botocore has no types
+    return UNSIGNED
 
 
 def _stop(request: Any, **_: object) -> None:  # noqa: ANN401
