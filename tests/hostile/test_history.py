@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 
@@ -12,9 +12,6 @@ from tests.hostile import raw
 from tests.hostile.raw import Octets, Offsets, Table, text, u8, words
 from tests.hostile.reading import KEY, LOG, MANIFEST, REPO, SNAPSHOT, seal
 from tests.hostile.refusals import reason
-
-if TYPE_CHECKING:
-    pass
 
 LAST_TIME = 253_370_764_800_000_000
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 import icechunk_stream as icechunk
@@ -30,9 +28,6 @@ from tests.hostile.repositories import (
     sound_v2,
     walk,
 )
-
-if TYPE_CHECKING:
-    pass
 
 each_version = pytest.mark.parametrize("version", SOUND)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 import pytest
@@ -12,9 +12,6 @@ from tests.hostile import documents as doc
 from tests.hostile.raw import Offsets, Table, text
 from tests.hostile.reading import LOG, MANIFEST, SNAPSHOT
 from tests.hostile.refusals import reason
-
-if TYPE_CHECKING:
-    pass
 
 
 @pytest.mark.parametrize(

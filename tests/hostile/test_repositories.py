@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 
@@ -39,9 +39,6 @@ from tests.hostile.repositories import (
     sound_v2,
     walk,
 )
-
-if TYPE_CHECKING:
-    pass
 
 MUTANTS = 300
 
