@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import icechunk
@@ -21,6 +23,7 @@ from bench.datasets import (
     write_small,
 )
 from bench.harness import Case, Report, Stopwatch, arguments, data_folder, say
+from bench.loopback import CONGESTION_CONTROL, machine_congestion_control, send_as_linux_does
 from bench.s3_clients import isolate, memory_folder, s3_storage
 from tests.object_stores.buckets import create_bucket
 from tests.object_stores.servers import versitygw
@@ -42,8 +45,9 @@ PEER = (
 )
 S3_PEER = (
     "icechunk with its default configuration and no cache of chunks, zarr with its default"
-    " concurrency where the name says nothing else, both on versitygw, which runs on the same cores"
-    " and has its files in memory. Ours with obstore"
+    " concurrency where the name says nothing else, both on versitygw, which runs on the same"
+    f" cores, has its files in memory, and sends by {CONGESTION_CONTROL}, Linux's default, where"
+    " the name says nothing else. Ours with obstore, on connections that it keeps between rounds"
 )
 FULL_READ_TARGET = 1.0
 RANDOM_READ_TARGET = 0.67
@@ -65,28 +69,36 @@ def both(
     return Case(name, unit, work(icechunk_stream), work(icechunk), target, rounds)
 
 
-def full_read(library: ModuleType, place: Place, concurrency: int) -> Side:
-    """From opening the repository to the whole array in memory, without dask."""
+def full_read(library: ModuleType, place: Place, concurrency: int, *, kept: bool) -> Side:
+    """The whole array into memory, without dask: from opening the repository, unless it is kept."""
+    held = opened(library, place) if kept else None
 
     def run(watch: Stopwatch) -> int:
         with zarr.config.set({"async.concurrency": concurrency}), watch:
-            store = opened(library, place)
+            store = opened(library, place) if held is None else held
             values = xr.open_zarr(store, consolidated=False, chunks=None)["t"].load()
         return int(values.nbytes / 2**20)
 
     return run
 
 
-def full_case(place: Place, rounds: int, *, packed: bool, at_once: int | None = None) -> Case:
-    """``at_once`` is how many chunks zarr asks for together; its default where it is None."""
+def full_case(
+    place: Place, rounds: int, *, packed: bool, at_once: int | None = None, kept: bool = False
+) -> Case:
+    """``at_once`` is how many chunks zarr asks for together; its default where it is None.
+
+    ``kept`` repositories stay open between rounds, on both sides.
+    """
     concurrency: int = at_once or zarr.config.get("async.concurrency")
     name = "zarr's default zstd" if packed else "no codec"
     name = f"xarray full read, chunks of 1 MiB, {name}"
     if at_once is not None:
         name += f", {at_once} at once"
+    if kept:
+        name += ", repository kept open"
 
     def work(library: ModuleType) -> Side:
-        return full_read(library, place, concurrency)
+        return full_read(library, place, concurrency, kept=kept)
 
     return both(name, "MiB", work, FULL_READ_TARGET, rounds)
 
@@ -161,19 +173,41 @@ def s3_place(server: S3Server, bucket: str, name: str) -> Place:
     return lambda library: s3_storage(library, server, bucket, name)
 
 
-def s3_cases(server: S3Server, megabytes: int, reads: int) -> Iterator[Case]:
-    bucket = create_bucket(server, "bench")
-    for packed in (False, True):
-        place = s3_place(server, bucket, f"large-{packed}")
-        say("writing a large array")
-        write_large(place(icechunk), megabytes, packed=packed)
-        # Two processes on the same cores make more noise than one.
-        yield full_case(place, 25, packed=packed)
-        yield full_case(place, 25, packed=packed, at_once=AT_ONCE)
-    place = s3_place(server, bucket, "small")
-    say("writing small chunks")
-    write_small(place(icechunk), reads)
-    yield from random_cases(place, reads, 2)
+def s3_cases(folder: Path, megabytes: int, reads: int) -> Iterator[Case]:
+    with versitygw(folder) as server:
+        send_as_linux_does(server)
+        bucket = create_bucket(server, "bench")
+        for packed in (False, True):
+            place = s3_large(server, bucket, megabytes, packed=packed)
+            # Two processes on the same cores make more noise than one.
+            yield full_case(place, 25, packed=packed)
+            yield full_case(place, 25, packed=packed, at_once=AT_ONCE)
+        place = s3_place(server, bucket, "small")
+        say("writing small chunks")
+        write_small(place(icechunk), reads)
+        yield from random_cases(place, reads, 2)
+
+
+def as_sent_here(folder: Path, megabytes: int) -> Iterator[Case]:
+    """Full reads from a server that sends as the machine is set up, where that is otherwise.
+
+    Only where both sides keep their repositories do both keep their connections.
+    """
+    algorithm = machine_congestion_control()
+    if algorithm == CONGESTION_CONTROL:
+        return
+    with versitygw(folder) as server:
+        place = s3_large(server, create_bucket(server, "bench"), megabytes, packed=False)
+        for kept in (False, True):
+            case = full_case(place, 25, packed=False, kept=kept)
+            yield replace(case, name=f"{case.name}, sent by {algorithm}", target=None)
+
+
+def s3_large(server: S3Server, bucket: str, megabytes: int, *, packed: bool) -> Place:
+    place = s3_place(server, bucket, f"large-{packed}")
+    say("writing a large array")
+    write_large(place(icechunk), megabytes, packed=packed)
+    return place
 
 
 def _in_loop(read: Callable[[], Any]) -> Side:
@@ -201,8 +235,9 @@ def main() -> None:
         return
     isolate()
     report = Report("read --s3", S3_PEER, options.quick)
-    with memory_folder() as folder, versitygw(folder) as server:
-        report.run_all(s3_cases(server, megabytes, reads))
+    with memory_folder() as folder:
+        alike = s3_cases(folder / "alike", megabytes, reads)
+        report.run_all(chain(alike, as_sent_here(folder / "here", megabytes)))
 
 
 if __name__ == "__main__":
