@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b32encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -26,17 +27,14 @@ _VALUES = {
     for canonical in [char, *(alias for alias, of in _ALIASES.items() if of == char)]
     for spelling in (canonical, canonical.lower())
 }
+_CROCKFORD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", ALPHABET.encode())
 _BLOCK = 16384
-_PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
-_TWO_DIGITS = np.frombuffer("".join(_PAIRS).encode(), "<u2")
+_TWO_DIGITS = np.frombuffer("".join(a + b for a in ALPHABET for b in ALPHABET).encode(), "<u2")
 
 
 def encode_id(raw: bytes) -> str:
     """Canonical text of an id: upper case, most significant bit first, zero-padded right."""
-    digits = text_length(len(raw))
-    bits = 10 * -(-digits // 2)
-    number = int.from_bytes(raw, "big") << (bits - 8 * len(raw))
-    return "".join([_PAIRS[number >> at & 1023] for at in range(bits - 10, -1, -10)])[:digits]
+    return b32encode(raw).rstrip(b"=").translate(_CROCKFORD).decode()
 
 
 def decode_id(text: str, size: int) -> bytes:
