@@ -167,7 +167,7 @@ class RefColumns:
                 id = ChunkId(self.chunk_ids[row].tobytes())
                 return NativeChunk(id, self.offsets.item(row), length)
             case RefKind.VIRTUAL:
-                offset = int(self.offsets[row])
+                offset = self.offsets.item(row)
                 return VirtualChunk(self._location(row), offset, length, self.checksum(row))
 
     def inline(self, row: int) -> bytes:
