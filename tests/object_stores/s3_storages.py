@@ -1,5 +1,6 @@
 """S3 storages for tests: with a server's own key, and with retries that do not wait."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -24,14 +25,20 @@ SETTINGS = StorageSettings(
 
 @dataclass
 class Hourglass:
-    """A clock that only pauses move, and that remembers them."""
+    """A clock that only pauses move, and that remembers them.
+
+    What is put into ``meanwhile`` happens once, in the next pause.
+    """
 
     now: float = 0.0
     pauses: list[float] = field(default_factory=list)
+    meanwhile: list[Callable[[], object]] = field(default_factory=list)
 
     def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
         self.now += seconds
+        while self.meanwhile:
+            self.meanwhile.pop(0)()
 
     def read(self) -> float:
         return self.now

@@ -1,7 +1,5 @@
 """Conditional writes whose answer is lost, late or doubtful."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from icechunk_stream.config import StorageSettings
@@ -102,18 +100,17 @@ def test_a_late_body_loses_against_a_competitor(
 
 
 def test_a_competitor_in_the_meantime_leaves_the_outcome_unknown(
-    storage: S3Storage, rival: S3Storage, proxy: HttpProxy
+    storage: S3Storage, rival: S3Storage, proxy: HttpProxy, hourglass: Hourglass
 ) -> None:
     """The answer is lost, and what is there now may have been built upon ours, or against it."""
     version = create(storage, KEY, b"base")
     gate = Gate()
     proxy.disturb(LandLate(gate, hang_up=False), method="PUT")
-    with ThreadPoolExecutor(1) as pool:
-        outcome = pool.submit(storage.put_if, KEY, b"mine", version)
-        assert gate.held.wait(60)
-        update(rival, KEY, b"theirs", version)
-        with pytest.raises(CommitStateUnknownError, match="moved on to a version of others"):
-            outcome.result(60)
+    # The competitor comes while reading back waits for its second try.
+    proxy.disturb(Reply(503), method="HEAD")
+    hourglass.meanwhile.append(lambda: update(rival, KEY, b"theirs", version))
+    with pytest.raises(CommitStateUnknownError, match="moved on to a version of others"):
+        storage.put_if(KEY, b"mine", version)
     assert gate.open() == 412
     assert storage.get(KEY) == b"theirs"
 
